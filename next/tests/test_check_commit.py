@@ -32,13 +32,12 @@ def test_check_names_holders_of_files_and_writes_nothing(sides):
     assert sides.engine.store.read("SELECT MAX(position) FROM events", {}) == head
 
 
-def test_unknown_caller_is_warned_unless_the_check_is_strict(sides):
+def test_unknown_caller_is_warned(sides):
     sides.edit("one", "src/a.py")
     done = check(sides, "src/a.py")
     assert (done.code, done.err.count("\n")) == (0, 2)
     assert "warning: src/a.py: held by claude-one" in done.err
     assert "HOLDLOG_AGENT" in done.err
-    assert check(sides, "src/a.py", "--strict").code == 1
     assert check(sides, "--staged", "src/a.py").code == check(sides).code == 2
 
 
@@ -57,7 +56,6 @@ def test_check_without_a_store_warns_and_creates_none(tmp_path):
     done = run("check", "--staged", "--agent", "bob", cwd=root)
     assert (done.code, done.out, done.err.count("\n"), "nothing was checked" in done.err) == (0, "", 1, True)
     assert not store_of(root).parent.exists()
-    assert run("check", "--staged", "--strict", cwd=root).code == 1
 
 
 def test_policy_decides_what_a_held_file_and_one_for_people_mean(sides, root):
@@ -66,9 +64,9 @@ def test_policy_decides_what_a_held_file_and_one_for_people_mean(sides, root):
     done = check(sides, "src/a.py", "--agent", "bob")
     assert (done.code, "holdlog.toml only warns" in done.err) == (0, True)
     done = check(sides, "own.py", "--agent", "bob")
-    assert (done.code, "only a person may change it (holdlog.toml:3)" in done.err) == (1, True)
+    assert (done.code, "only a person may change it (holdlog.toml)" in done.err) == (1, True)
     write(root / "holdlog.toml", "git = 'no'\n")
-    assert "holdlog.toml:1: git: must be one of" in check(sides, "own.py", "--agent", "bob").err
+    assert "holdlog.toml: git: must be one of" in check(sides, "own.py", "--agent", "bob").err
 
 
 def test_commit_contains_what_the_session_changed_and_nothing_else(sides, root):
@@ -87,7 +85,6 @@ def test_commit_contains_what_the_session_changed_and_nothing_else(sides, root):
     for path, problem in (("src/b.py", "held by claude-two"), ("own.py", "no hook of this"), ("src/a.py", "nothing")):
         refused = run("commit", "-m", "m", path, cwd=root, env=OF_ONE)
         assert (refused.code, refused.err.count("\n"), problem in refused.err) == (1, 1, True), refused
-    assert run("commit", "--dry-run", "src", "--agent", "claude-two", cwd=root).out.startswith("would commit on main: ")
     assert run("commit", "-m", "m", "src", "--agent", "claude-two", cwd=root).code == 0
 
 
@@ -109,4 +106,4 @@ def test_commit_without_message_or_session_is_refused(sides, words):
 def test_commit_is_refused_during_a_merge(sides, root):
     sides.edit("one", "src/a.py", "by one\n")
     write(root / ".git/MERGE_HEAD", git(root, "rev-parse", "HEAD"))
-    assert "a merge is in progress" in run("commit", "-m", "m", cwd=root, env=OF_ONE).err
+    assert "partial commit during a merge" in run("commit", "-m", "m", cwd=root, env=OF_ONE).err

@@ -9,7 +9,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,6 @@ import pytest
 from holdlog.adapters.hooks.dirty import list_stash, parse_config
 from holdlog.adapters.hooks.git import GitAction, concerns, read_git
 from holdlog.adapters.hooks.targets import GitCommand
-from holdlog.adapters.hooks.verdict import OthersWork, judge
 
 pytestmark = [pytest.mark.rest]
 
@@ -297,73 +296,3 @@ def test_prediction_is_what_git_does_to_the_work_of_others(
     assert effects.moves <= expected.discards | expected.includes | expected.moves
     assert effects.stash == expected.stash
     assert command.may or expected.discards | expected.includes <= changed
-
-
-NARROWED = [
-    *(
-        "git stash",
-        "git stash -u",
-        "git stash -k",
-        "git stash -a",
-        "git reset --hard",
-        "git reset --merge",
-        "git reset --keep",
-    ),
-    *("git checkout .", "git checkout HEAD .", "git checkout side .", "git restore .", "git restore -SW ."),
-    *(
-        "git restore -s HEAD .",
-        "git clean -fd",
-        "git clean -fdx",
-        "git clean -fX",
-        "git add -A",
-        "git add .",
-        "git add -u",
-    ),
-    *("git add -fA", "git commit -m x", "git commit -am x", "git commit --amend --no-edit -a", "git rm -rf ."),
-    *(
-        "git rm -rf --cached .",
-        "git -C own/.. add -A",
-        "git -C src add -A",
-        "git checkout -f",
-    ),
-    *(
-        "git checkout -f side",
-        "git switch -f side",
-        "git reset --hard side",
-        "git checkout -fb new side",
-        "git commit -im x .",
-    ),
-]
-
-
-def select(root: Path, action: GitAction, files: Collection[str]) -> list[str]:
-    """The absolute paths of those files that the action concerns."""
-    return [str(root / path) for path, status in list_dirty(action) if concerns(action, status) and path in files]
-
-
-@pytest.mark.parametrize("state", ["plain", "many"])
-@pytest.mark.parametrize("text", NARROWED)
-def test_command_that_a_denial_recommends_leaves_the_work_of_others_alone(
-    text: str, state: str, repositories: Mapping[str, Path], tmp_path: Path
-) -> None:
-    root = tmp_path / "copy" / "r"
-    shutil.copytree(repositories[state].parent, root.parent)
-    action = read_git(GitCommand(tuple(shlex.split(text)[1:]), str(root)), lambda name: "")[0]
-    works = [OthersWork(path, "", "ann", 5, True) for path in select(root, action, dirty_files(state))]
-    own = select(root, action, own_files(state))
-    judgement = judge(action, works, own)
-    assert judgement is not None
-    assert judgement.denies
-    remedy = judgement.text.partition(" Run `")[2].partition("` instead")[0]
-    assert len(judgement.text) <= 400
-    assert remedy or (state == "many" and "{own}" in action.narrower)
-    if remedy.startswith("git"):
-        before = Snapshot(root, state), git(root, "worktree", "list"), git(root, "status", "--porcelain", "--ignored")
-        done = subprocess.run(["sh", "-ec", remedy], cwd=root, env=ENVIRONMENT, check=False, capture_output=True)
-        assert done.returncode == 0, (remedy, done.stderr)
-        effects = observe(before[0], Snapshot(root, state))
-        assert not any(effects), remedy
-        after = git(root, "worktree", "list"), git(root, "status", "--porcelain", "--ignored")
-        assert before[1:] != after
-        for again in read_git(GitCommand(tuple(shlex.split(remedy)[1:]), str(root)), lambda name: ""):
-            assert select(root, again, dirty_files(state)) == []

@@ -61,7 +61,7 @@ class Sides:
     def guard(self, name, command, folder=None, agent=None):
         folder = str(folder or self.root)
         who = Who(agent or f"claude-{name}", name)
-        reading = read_call(read_shell(command, folder), folder)
+        reading = read_call(read_shell(command, folder))
         source = Source(Works(self.engine.store, who, self.host), self.workspaces(folder), self.stashed)
         return guard_command(reading, folder, lambda _: source)
 
@@ -71,7 +71,7 @@ class Sides:
     def run(self, name, command):
         """Run an uncertain command with what its hooks do before and after it."""
         folder, since = str(self.root), time.time()
-        reading = read_call(read_shell(command, folder), folder)
+        reading = read_call(read_shell(command, folder))
         look = lambda: Works(self.engine.store, Who(f"claude-{name}", name), self.host)  # noqa: E731
         marks = list_marks(reading, look(), self.workspaces(folder), folder)
         subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), check=True, capture_output=True)
@@ -122,16 +122,17 @@ def test_command_that_concerns_nothing_of_others_is_silent(sides, command):
     assert sides.guard("two", command) == Verdict()
 
 
-def test_denial_names_a_command_that_takes_the_rest(sides):
+def test_denial_names_the_files_that_the_agent_may_take(sides):
     sides.edit("one", "src/a.py", "x = 2\n")
     write(sides.root / "own.py", "x = 3\n")
-    assert "Run `git stash push -- own.py` instead." in sides.denied("two", "git stash")
+    assert "Name only your own files: own.py (" in sides.denied("two", "git stash")
     assert sides.guard("two", "git stash push -- own.py") == Verdict()
-    assert "git add -- own.py" in sides.denied("two", "git add -A")
+    assert "Name only your own files: own.py (" in sides.denied("two", "git add -A")
     assert sides.guard("two", "git add own.py && git commit --only -m x -- own.py") == Verdict()
     write(sides.root / "src/own.py", "x = 3\n")
-    assert "src/a.py (claude-one" in (reason := sides.denied("two", "cd src; git add -A"))
-    assert "Run `git -C src add -- " in reason
+    reason = sides.denied("two", "cd src; git add -A")
+    assert "src/a.py (claude-one" in reason
+    assert "src/own.py" in reason
 
 
 def test_held_and_committed_files_and_those_of_a_person_deny_nothing(sides, root):
@@ -174,7 +175,7 @@ def test_moving_head_below_work_of_others_is_a_warning(sides, root):
     sides.edit("one", "src/a.py", "x = 2\n")
     denial, (warning,) = sides.guard("two", "git switch side")
     assert (denial, "runs below uncommitted work of another session: src/a.py (claude-one" in warning) == ("", True)
-    assert f"git worktree add {root}-side side" in warning
+    assert "git worktree add" in warning
 
 
 def test_commit_names_changes_of_an_ended_session_that_it_takes_in(sides):
@@ -250,13 +251,13 @@ def test_submodule_is_reached_by_foreach_and_by_a_forced_update(sides, root, tmp
     subprocess.run(
         ["git", "-c", "protocol.file.allow=always", "submodule", "-q", "add", library, "lib"], cwd=root, check=True
     )
-    reading = read_call(read_shell("git submodule foreach 'rm own.py; git stash'", str(root)), str(root))
+    reading = read_call(read_shell("git submodule foreach 'rm own.py; git stash'", str(root)))
     assert f"{root}/lib/own.py" in reading.targets.paths
     assert [it.folder for it in reading.actions if it.name == "git stash"] == [f"{root}/lib"]
 
 
 def test_paths_that_git_commands_name_are_targets(root):
-    reading = read_call(read_shell("git mv src/a.py b.py; git rm own.py; git apply x.diff", str(root)), str(root))
+    reading = read_call(read_shell("git mv src/a.py b.py; git rm own.py; git apply x.diff", str(root)))
     assert reading.targets.paths == (f"{root}/src/a.py", f"{root}/b.py", f"{root}/own.py")
     assert reading.targets.reports
 
@@ -280,7 +281,7 @@ def test_change_that_the_hooks_of_its_holder_recorded_meanwhile_is_not_that_of_t
     sides.edit("one", "src/a.py", "x = 2\n")
     folder, since = str(root), time.time()
     works = Works(sides.engine.store, Who("claude-two", "two"), sides.host)
-    marks = list_marks(read_call(read_shell("make", folder), folder), works, sides.workspaces(root), folder)
+    marks = list_marks(read_call(read_shell("make", folder)), works, sides.workspaces(root), folder)
     sides.edit("one", "src/a.py", "x = 3\n")
     assert compare(marks, since, works, sides.workspaces(root)).differences == ()
 
@@ -302,7 +303,7 @@ def test_works_in_a_database_are_guarded(root, postgres):
         call = ShellCall(
             sides.engine, Who("claude-two", "two"), Caller("two", host=sides.host), sides.workspaces(root), postgres
         )
-        call.note(read_call(read_shell("make; git stash", str(root)), str(root)), str(root), "c-1")
+        call.note(read_call(read_shell("make; git stash", str(root))), str(root), "c-1")
         write(root / "src/a.py", "x = 3\n")
         git(root, "stash")
         assert "src/a.py (held by claude-one)" in call.compare("c-1")

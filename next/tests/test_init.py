@@ -6,7 +6,7 @@ import re
 import pytest
 
 from holdlog.adapters.hooks.clients import CLIENTS, Project
-from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Records, Target, plan, write
+from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Originals, Target, plan, write
 
 SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
 HOOK = Entry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "holdlog hook"}]}, True)
@@ -23,13 +23,13 @@ class Setup:
     def __init__(self, tmp_path, name, *entries, **more):
         self.path = tmp_path / name
         self.target = target(self.path, *entries, **more)
-        self.records = Records(str(tmp_path / "init.json"))
+        self.originals = Originals(str(tmp_path / "init.json"))
 
     def change(self, undo=False):
         """Returns whether there was something to do."""
-        edit = plan(self.target, self.records.files.get(str(self.path)), undo)
+        edit = plan(self.target, undo, self.originals.texts.get(str(self.path)))
         if edit is not None:
-            self.records.note(edit)
+            self.originals.note(edit)
             write(edit)
         return edit is not None
 
@@ -44,18 +44,15 @@ def setup(tmp_path):
 
 BEFORE = [
     None,
-    "",
-    "{}",
-    '{\n\t"note": 1\n}\n',
-    '{"mcpServers": {}, "hooks": {"Stop": []}}',
+    '{\n\t"note": 1,\n\t"mcpServers": {},\n\t"hooks": {\n\t\t"Stop": []\n\t}\n}\n',
     json.dumps({"mcpServers": {"x": {}}, "hooks": {"Stop": [OTHER]}}, indent=4),
-    '\ufeff{\r\n  "a": "é"\r\n}\r\n',
+    '\ufeff{\r\n  "a": "é",\r\n  "mcpServers": {},\r\n  "hooks": {\r\n    "Stop": []\r\n  }\r\n}\r\n',
 ]
 
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_undo_restores_the_file_byte_by_byte(setup, before):
-    file = setup("deep/er/a.json", SERVER, HOOK)
+    file = setup(".deep/plugins/a.json", SERVER, HOOK)
     if before is not None:
         file.path.parent.mkdir(parents=True)
         file.path.write_bytes(before.encode())
@@ -65,24 +62,18 @@ def test_undo_restores_the_file_byte_by_byte(setup, before):
     assert file.change(undo=True)
     assert file.text() == before
     assert not file.change(undo=True)
-    if before is None:
-        file.records.remove_empty_folders()
-        assert not file.path.parent.parent.exists()
+    assert file.path.parent.parent.exists() == (before is not None)
 
 
-@pytest.mark.parametrize("has_record", [True, False])
-def test_undo_keeps_what_a_person_added_since_and_empty_containers(setup, has_record):
+def test_undo_keeps_what_a_person_added_since_and_empty_containers(setup):
     file = setup("a.json", SERVER, HOOK)
     file.path.write_text('{"mcpServers": {}, "hooks": {"Stop": []}}')
     file.change()
     content = json.loads(file.text())
     content["hooks"]["Stop"].append(OTHER)
     file.path.write_text(json.dumps(content | {"env": {"A": "1"}}))
-    if not has_record:
-        file.records.files.clear()
     file.change(undo=True)
-    kept = {"mcpServers": {}} if has_record else {}
-    assert json.loads(file.text()) == kept | {"hooks": {"Stop": [OTHER]}, "env": {"A": "1"}}
+    assert json.loads(file.text()) == {"mcpServers": {}, "hooks": {"Stop": [OTHER]}, "env": {"A": "1"}}
 
 
 def test_hook_with_another_path_of_holdlog_is_replaced_and_a_server_of_a_person_stays(setup):
@@ -92,6 +83,15 @@ def test_hook_with_another_path_of_holdlog_is_replaced_and_a_server_of_a_person_
     file.path.write_text(json.dumps({"mcpServers": {"holdlog": mine}, "hooks": {"Stop": [OTHER, old]}}))
     file.change()
     assert json.loads(file.text()) == {"mcpServers": {"holdlog": mine}, "hooks": {"Stop": [OTHER, HOOK.value]}}
+    file.change(undo=True)
+    assert json.loads(file.text()) == {"mcpServers": {"holdlog": mine}, "hooks": {"Stop": [OTHER]}}
+
+
+def test_server_with_another_path_of_holdlog_is_replaced(setup):
+    file = setup("a.json", SERVER)
+    file.path.write_text(json.dumps({"mcpServers": {"holdlog": {"command": "/old/bin/holdlog", "args": []}}, "a": 1}))
+    file.change()
+    assert json.loads(file.text()) == {"mcpServers": {"holdlog": SERVER.value}, "a": 1}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_file_that_changed_meanwhile_and_links_are_respected(setup, tmp_path):
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "real.json").chmod(0o600)
     file.path.symlink_to("real.json")
-    edit = plan(file.target, None, undo=False)
+    edit = plan(file.target, undo=False)
     assert edit is not None
     (tmp_path / "real.json").write_text('{"a": 1}')
     with pytest.raises(Exception, match="it changed meanwhile"):
@@ -167,13 +167,10 @@ def test_file_that_changed_meanwhile_and_links_are_respected(setup, tmp_path):
 @pytest.mark.parametrize("name", CLIENTS)
 def test_each_host_is_set_up_and_undone(name, tmp_path):
     project = Project(str(tmp_path / "root"), str(tmp_path / "home"), "/opt/my tools/holdlog")
-    records = Records(str(tmp_path / "init.json"))
     for undo in (False, True):
         for each in CLIENTS[name].targets(project):
-            edit = plan(each, records.files.get(each.path), undo)
+            edit = plan(each, undo)
             assert edit is not None
-            records.note(edit)
             write(edit)
             assert undo or each.has_all(edit.after)
-    records.remove_empty_folders()
-    assert [it.name for it in tmp_path.iterdir()] == ["init.json"]
+    assert [it for it in tmp_path.rglob("*") if it.is_file()] == []

@@ -4,58 +4,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters.cli import settings as cli
 from holdlog.adapters.policy.globs import is_match
-from holdlog.adapters.policy.in_force import Policy, find_rule_below, read_policy, read_settings, read_uncommitted
+from holdlog.adapters.policy.in_force import Policy, find_rule_below, read_policy, read_uncommitted
 from holdlog.adapters.policy.policy import PathRule, PolicyError, parse_policy
 from tests.support.hosts import commit_policy, repository, write
 
 WRONG = {
-    "x = 1": "holdlog.toml:1: x: is not a key; the keys are paths, stale-reads, git, tools, lease, workspaces",
-    "# one\npath = {}": "holdlog.toml:2: path: is not a key; did you mean paths? the keys are ",
-    'stale-reads = "no"': "holdlog.toml:1: stale-reads: must be one of warn, deny, off",
-    'git = "allow"': "holdlog.toml:1: git: must be one of deny, warn, off",
-    "stale-reads = {}": "holdlog.toml:1: stale-reads: must be one of warn, deny, off",
-    'tools = "claims"': "holdlog.toml:1: tools: must be a list of claims, state,",
-    'tools = ["claims", "x"]': "holdlog.toml:1: tools: must be a list of claims, state,",
-    "tools = [[1]]": "holdlog.toml:1: tools: must be a list of claims, state,",
-    "[lease]\nsecond = 5": "holdlog.toml:2: lease.second: is not a key; did you mean seconds?",
-    "[lease]\n\nseconds = 0": "holdlog.toml:3: lease.seconds: must be from 1 to 86400 seconds",
-    "[lease]\nseconds = true": "holdlog.toml:2: lease.seconds: must be from 1 to 86400 seconds",
-    "[lease]\nseconds = nan": "holdlog.toml:2: lease.seconds: must be from 1 to 86400 seconds",
-    "lease.seconds = 0": "holdlog.toml:1: lease.seconds: must be from 1 to 86400 seconds",
-    "[lease]\nidle-limit = '1'": "holdlog.toml:2: lease.idle-limit: must be from 1 to 86400 seconds",
-    "lease = 5": "holdlog.toml:1: lease: must be a table: [lease], and below it such as seconds = 600",
-    "paths = 5": "holdlog.toml:1: paths: must be a table: [paths]",
-    "[paths]\na = 'warn'\n'*.md' = 'deny'": "holdlog.toml:3: paths.*.md: must be one of block, warn, human, across-",
-    '[paths]\n"*.md" = []': "holdlog.toml:2: paths.*.md: must be one of block, warn, human, across-worktrees",
-    '[paths]\n"*.md" = ["warn", "human"]': "holdlog.toml:2: paths.*.md: must have at most one of block, warn, human",
-    '[paths]\n"/" = "warn"': "holdlog.toml:2: paths./: must be a glob such as docs/** or *.lock",
-    '[paths]\n"../x" = "warn"': "holdlog.toml:2: paths.../x: must be relative to the root of the repository",
-    '[paths]\n"a\\u0000b" = "warn"': "holdlog.toml:2: paths.a?b: must be a glob",
-    '[workspaces]\nmain = "x"': "holdlog.toml:2: workspaces.main: must have only letters a to z, digits,",
-    "[workspaces]\ndocs = 5": "holdlog.toml:2: workspaces.docs: must be the path of a folder, such as ../docs",
-    "a =\nb = 1": "holdlog.toml:1: is not TOML: invalid value",
-    "[paths": "holdlog.toml:1: is not TOML: expected",
-    "a = 1\na = 2": "holdlog.toml:2: is not TOML: cannot overwrite a value",
+    "x = 1": "x: must be one of paths, stale-reads, git",
+    'stale-reads = "no"': "stale-reads: must be one of warn, deny, off",
+    'git = "allow"': "git: must be one of deny, warn, off",
+    "stale-reads = {}": "stale-reads: must be one of warn, deny, off",
+    "paths = 5": "paths: must be a table: [paths]",
+    "[paths]\na = 'warn'\n'*.md' = 'deny'": "paths.*.md: must be one of block, warn, human, across-",
+    '[paths]\n"*.md" = []': "paths.*.md: must be one of block, warn, human, across-worktrees",
+    '[paths]\n"*.md" = ["warn", "human"]': "paths.*.md: must have at most one of block, warn, human",
+    '[paths]\n"/" = "warn"': "paths./: must be a glob such as docs/** or *.lock",
+    '[paths]\n"../x" = "warn"': "paths.../x: must be relative to the root of the repository",
+    '[paths]\n"a\\u0000b" = "warn"': "paths.a?b: must be a glob",
+    "a =\nb = 1": "is not TOML: Invalid value (at line 1",
+    "[paths": "is not TOML: Expected",
+    "a = 1\na = 2": "is not TOML: Cannot overwrite a value",
 }
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_error_is_one_line_with_its_place_and_what_is_allowed(text: str) -> None:
+def test_error_is_one_line_with_its_key_and_what_is_allowed(text: str) -> None:
     with pytest.raises(PolicyError) as error:
         parse_policy(text.encode())
-    assert str(error.value).startswith(WRONG[text])
+    assert str(error.value).startswith(f"holdlog.toml: {WRONG[text]}")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a = 1\n\xff", "holdlog.toml:2: is not UTF-8"),
-        (b"\n" + b"a." * 60_000 + b"a = 1", "holdlog.toml:2: has more than 2000 characters in one line"),
-        (b"#" * 300_000, "holdlog.toml:1: is larger than 256 KB"),
-        (b"a = " + b"[\n" * 100_000, "holdlog.toml:1: is nested too deeply"),
+        (b"a = 1\n\xff", "holdlog.toml: is not UTF-8"),
+        (b"\n" + b"a." * 60_000 + b"a = 1", "holdlog.toml: has more than 2000 bytes in one line"),
+        (b"#" * 300_000, "holdlog.toml: is larger than 256 KB"),
+        (b"a = " + b"[\n" * 100_000, "holdlog.toml: is nested too deeply"),
     ],
 )
 def test_unreadable_file_is_one_line(content: bytes, message: str) -> None:
@@ -87,9 +73,9 @@ def test_glob_matches_as_in_gitignore(glob: str, matching: list[str], others: li
 
 def test_last_glob_that_matches_decides() -> None:
     policy = parse_policy(b"[paths]\n'docs/**' = 'warn'\n'docs/legal.md' = 'human'\n'*.sql' = 'across-worktrees'\n")
-    assert policy.find_rule("docs/a.md") == PathRule("warn", glob="docs/**", line=2)
-    assert policy.find_rule("docs/legal.md") == PathRule("human", glob="docs/legal.md", line=3)
-    assert policy.find_rule("docs/a.sql") == PathRule("block", across_worktrees=True, glob="*.sql", line=4)
+    assert policy.find_rule("docs/a.md") == PathRule("warn", glob="docs/**")
+    assert policy.find_rule("docs/legal.md") == PathRule("human", glob="docs/legal.md")
+    assert policy.find_rule("docs/a.sql") == PathRule("block", across_worktrees=True, glob="*.sql")
     assert policy.find_rule("src/a.py") == PathRule("block")
 
 
@@ -113,17 +99,8 @@ def test_policy_of_head_is_in_force_and_an_edit_relaxes_nothing(root):
     (root / "holdlog.toml").unlink()
     assert (read_policy(str(root)).git, read_uncommitted(str(root))) == ("warn", None)
     commit_policy(root, "git = 'no'\n")
-    assert (read_policy(str(root)).git, "holdlog.toml:1: git: must" in read_policy(str(root)).problem) == ("deny", True)
-    assert read_policy(str(root)).notice == "holdlog.toml:1 is not in force, so the defaults apply"
-
-
-def test_settings_of_a_policy_are_defaults_of_servers(root, monkeypatch):
-    commit_policy(root, "tools = ['state']\n[lease]\nseconds = 600\n[workspaces]\nweb = 'src'\ngone = '../no'\n")
-    monkeypatch.chdir(root)
-    found = {"tools": ("state",), "lease_seconds": 600.0, "workspace": (f"web={root}/src",)}
-    assert read_settings(str(root)) == found
-    settings = cli.read_settings({"lease_seconds": "60"})
-    assert (settings.tools, settings.lease_seconds, settings.workspace) == (("state",), 60.0, found["workspace"])
+    assert (read_policy(str(root)).git, "holdlog.toml: git: must" in read_policy(str(root)).problem) == ("deny", True)
+    assert read_policy(str(root)).notice == "holdlog.toml is not in force, so the defaults apply"
 
 
 def test_file_counts_where_there_is_no_git(tmp_path):
@@ -156,4 +133,4 @@ def test_any_content_is_a_policy_or_one_line(content: bytes) -> None:
         parse_policy(content).find_rule("a.py")
     except PolicyError as error:
         problem = str(error)
-    assert problem is None or (problem.startswith("holdlog.toml:") and problem.isprintable())
+    assert problem is None or (problem.startswith("holdlog.toml: ") and problem.isprintable())

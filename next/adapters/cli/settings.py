@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.operating_system.location import find_store, find_top, read_variable
-from holdlog.adapters.policy.in_force import read_settings as read_policy_settings
+from holdlog.adapters.operating_system.location import find_store, read_variable
 from holdlog.domain.refusals import InvalidError
 
 LARGEST_VALUE: Final = 16 * 1024 * 1024
@@ -118,9 +117,9 @@ def name_option(setting: str) -> str:
 
 
 def read_settings(options: Mapping[str, Any]) -> Settings:
-    """Those of the options, which are texts, else of the environment, else of `holdlog.toml`. Raises InvalidError,
-    which names the option or variable, and StoreError."""
-    values = read_policy_settings(find_top(os.getcwd()) or os.getcwd())
+    """Those of the options, which are texts, else of the environment. Raises InvalidError, which names the option or
+    variable, and StoreError."""
+    values = dict[str, Any]()
     for setting, rule in RULES.items():
         named, text = name_option(setting), options.get(setting)
         if isinstance(text, list):

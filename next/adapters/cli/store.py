@@ -12,10 +12,9 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import list_candidates
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.files import is_missing
-from holdlog.adapters.operating_system.location import find_top, is_url, mask_password, prepare_folder, read_variable
+from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, identify_process
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import read_settings
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import check_label
 from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -63,8 +62,7 @@ def open_to_write(options: Namespace) -> Engine:
 def find_names(options: Namespace) -> Workspaces:
     """What turns names of files into resources here. Raises InvalidError, StoreError."""
     named = read_variable("workspace")
-    words = named.split(",") if named else read_settings(find_top(os.getcwd()) or os.getcwd()).get("workspace", ())
-    return find_workspaces(os.environ, os.getcwd(), find_place(options.db), words)
+    return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
 
 
 def find_caller(

@@ -4,20 +4,17 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.edits import SLASHES, Entry, Target
-from holdlog.adapters.operating_system.location import find_store
 
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; it ends by itself before."""
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 _MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
-_WIDE: Final = "; user-wide: it applies to all your repositories"
 _STARTS: Final = "starts the server"
 _HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
@@ -41,13 +38,12 @@ class Project(NamedTuple):
 
 class Client(NamedTuple):
     """A host. `used`: what shows that it is used here, as of Project.has. `targets`: the first one starts the server.
-    `next_step`: what a person does after init. `instructions`: the file at the root that its agents read."""
+    `next_step`: what a person does after init."""
 
     title: str
     used: tuple[str, ...]
     targets: Callable[[Project], list[Target]]
     next_step: str
-    instructions: str = "AGENTS.md"
 
 
 def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry, ...]:
@@ -60,9 +56,8 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))
 
 
-def _start(project: Project, path: str, key: str, what: str = _STARTS, **more: Any) -> Target:
-    value = {"command": project.command, "args": []} | more
-    return Target(path, what, (Entry((key, "holdlog"), value),))
+def _start(project: Project, path: str) -> Target:
+    return Target(path, _STARTS, (Entry(("mcpServers", "holdlog"), {"command": project.command, "args": []}),))
 
 
 def _claude_code(project: Project) -> list[Target]:
@@ -70,7 +65,7 @@ def _claude_code(project: Project) -> list[Target]:
     hooks = _make_hooks(project, f"{_EDITS}|Bash|{_MCP_EDITS}", "Read|")
     settings = f"{project.root}/.claude/settings.local.json"
     return [
-        _start(project, f"{project.root}/.mcp.json", "mcpServers"),
+        _start(project, f"{project.root}/.mcp.json"),
         Target(settings, f"allows its tools, {_HOOKS}", (allowed, *hooks)),
     ]
 
@@ -80,7 +75,11 @@ def _codex(project: Project) -> list[Target]:
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
     hooks = _make_hooks(project, f"Bash|apply_patch|{_MCP_EDITS}")
     return [
-        Target(f"{project.home}/.codex/config.toml", _STARTS + _WIDE, block=block),
+        Target(
+            f"{project.home}/.codex/config.toml",
+            f"{_STARTS}; user-wide: it applies to all your repositories",
+            block=block,
+        ),
         Target(f"{project.root}/.codex/hooks.json", _HOOKS, hooks),
     ]
 
@@ -89,25 +88,9 @@ def _cursor(project: Project) -> list[Target]:
     handler = {"command": shlex.join([project.command, "hook"]), "timeout": HOOK_SECONDS}
     hooks = (Entry(("hooks", event), handler, True) for event in _CURSOR_EVENTS)
     return [
-        _start(project, f"{project.root}/.cursor/mcp.json", "mcpServers"),
+        _start(project, f"{project.root}/.cursor/mcp.json"),
         Target(f"{project.root}/.cursor/hooks.json", _HOOKS, (Entry(("version",), 1), *hooks)),
     ]
-
-
-def _vscode(project: Project) -> list[Target]:
-    return [_start(project, f"{project.root}/.vscode/mcp.json", "servers", type="stdio")]
-
-
-def _windsurf(project: Project) -> list[Target]:
-    return [_start(project, f"{project.home}/.codeium/windsurf/mcp_config.json", "mcpServers", _STARTS + _WIDE)]
-
-
-def _claude_desktop(project: Project) -> list[Target]:
-    """It has no project, so its server gets the store of this one."""
-    command, store = shutil.which(project.command) or project.command, find_store(None, {}, project.root)
-    folder = "Library/Application Support" if sys.platform == "darwin" else ".config"
-    path, what = f"{project.home}/{folder}/Claude/claude_desktop_config.json", f"{_STARTS} with this store{_WIDE}"
-    return [_start(project, path, "mcpServers", what, command=command, args=["--db", store])]
 
 
 def _opencode(project: Project) -> list[Target]:
@@ -128,7 +111,6 @@ CLIENTS: Final = {
         ("claude", "~/.claude", ".claude"),
         _claude_code,
         "restart Claude Code in this folder, and approve the server holdlog when it asks",
-        "CLAUDE.md",
     ),
     "cursor": Client(
         "Cursor",
@@ -138,17 +120,6 @@ CLIENTS: Final = {
     ),
     "codex": Client(
         "Codex", ("codex", "~/.codex", ".codex"), _codex, "restart Codex in this folder, and trust the hooks: /hooks"
-    ),
-    "vscode": Client(
-        "VS Code", ("code", ".vscode"), _vscode, "open .vscode/mcp.json in VS Code, and start the server there"
-    ),
-    "windsurf": Client("Windsurf", ("~/.codeium/windsurf",), _windsurf, "restart Windsurf"),
-    "claude-desktop": Client(
-        "Claude Desktop",
-        ("~/.config/Claude", "~/Library/Application Support/Claude"),
-        _claude_desktop,
-        "restart Claude Desktop",
-        "",
     ),
     "opencode": Client(
         "OpenCode", ("opencode", "opencode.json", "opencode.jsonc", ".opencode"), _opencode, "restart OpenCode"

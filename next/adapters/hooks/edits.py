@@ -5,20 +5,20 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from holdlog.domain.refusals import StoreError
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
-HASH: Final = ("# ", "")
+_FOLDER: Final = r"/(?:\.[a-z]+|plugins)$"
+"""Folders of hosts."""
+HASH: Final = "# "
 """Comments of TOML, shell scripts and git's exclude file."""
-SLASHES: Final = ("// ", "")
-HTML: Final = ("<!-- ", " -->")
+SLASHES: Final = "// "
 _OWN_HOOK: Final = r"(?:^|[\s/'\"\\])holdlog\\?['\"]?,? \\?\"?hook\b"
-_BLANK: Final = r"[\s\ufeff{}]*|#!/bin/sh\n"
-"""What is left of a file that init created, without its entries."""
 
 
 class Entry(NamedTuple):
@@ -37,25 +37,28 @@ class Target(NamedTuple):
     what: str
     entries: tuple[Entry, ...] = ()
     block: str = ""
-    comment: tuple[str, str] = HASH
+    comment: str = HASH
     line: str = ""
 
-    def add(self, text: str, former: str | None) -> str:
-        """The text with what init adds. `former`: what init wrote last. Raises ValueError."""
+    def add(self, text: str) -> str:
+        """The text with what init adds. Raises ValueError."""
         if self.entries:
-            return _add_entries(text, self.entries, former)
+            return _add_entries(text, self.entries)
         if self.line:
-            first, _, rest = (self.remove(text, None) or "#!/bin/sh\n").partition("\n")
+            first, _, rest = (self.remove(text) or "#!/bin/sh\n").partition("\n")
             return f"{first}\n{self.line}  {_mark(self)}\n{rest}"
         return _add_block(text, self)
 
-    def remove(self, text: str, before: str | None) -> str:
-        """The text without what init adds. `before`: as it was before. Raises ValueError."""
+    def remove(self, text: str, before: str | None = None) -> str | None:
+        """The text without what init adds; None if nothing is left. `before`: as it was, if that is known. Raises
+        ValueError."""
         if self.entries:
             return _remove_entries(text, self.entries, before)
         if self.line:
-            return re.sub(rf"(?m)^.*{re.escape(_mark(self))}\r?\n?", "", text)
-        return _remove_block(text, self.comment, before)
+            text = re.sub(rf"(?m)^.*{re.escape(_mark(self))}\r?\n?", "", text)
+        else:
+            text = _remove_block(text, self.comment)
+        return None if text in ("", "#!/bin/sh\n") else text
 
     def has_all(self, text: str) -> bool:
         """Whether a file has what init adds, perhaps with another path of holdlog, or a configuration of a person."""
@@ -66,14 +69,12 @@ class Target(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A change of a file. None: there is no file. `record`: the text before init's first change, and the one after
-    this; None once nothing of init is left."""
+    """A change of a file. None: there is no file."""
 
     path: str
     what: str
     before: str | None
     after: str | None
-    record: tuple[str | None, str] | None
     is_script: bool = False
 
 
@@ -81,24 +82,11 @@ class CommentedError(ValueError):
     """A file of JSON has comments, which an edit would lose. The message is what to add by hand."""
 
 
-def plan(target: Target, record: tuple[str | None, str] | None, undo: bool) -> Edit | None:
-    """The change of a file; None if there is none. `record`: of the last one. Raises ValueError, OSError."""
+def plan(target: Target, undo: bool, before: str | None = None) -> Edit | None:
+    """The change of a file; None if there is none. `before`: its text before init. Raises ValueError, OSError."""
     text = read_text(target.path)
-    is_unchanged = record is not None and text == record[1]
-    original = record[0] if record is not None else None
-    if text is None and undo:
-        return None
-    if is_unchanged or text is None:
-        without: str | None = original if is_unchanged else None
-    else:
-        without = target.remove(text, original)
-        if re.fullmatch(_BLANK, without) and (original is None or re.fullmatch(_BLANK, original)) and without != text:
-            without = original
-    after = without if undo else target.add(text or "", record[1] if record is not None else None)
-    if after == text:
-        return None
-    kept = None if undo else (without if record is not None else text, after or "")
-    return Edit(target.path, target.what, text, after, kept, bool(target.line))
+    after = target.add(text or "") if not undo else None if text is None else target.remove(text, before)
+    return None if after == text else Edit(target.path, target.what, text, after, bool(target.line))
 
 
 def read_text(path: str) -> str | None:
@@ -120,6 +108,9 @@ def write(edit: Edit) -> None:
         raise StoreError("it changed meanwhile; run the command again")
     if edit.after is None:
         os.unlink(path)
+        with suppress(OSError):  # something else is in it
+            while re.search(_FOLDER, path := os.path.dirname(path)):
+                os.rmdir(path)
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o755 if edit.is_script else 0o644
@@ -160,9 +151,9 @@ def _require_unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _add_entries(text: str, entries: Sequence[Entry], former: str | None) -> str:
+def _add_entries(text: str, entries: Sequence[Entry]) -> str:
     try:
-        tree, old = parse_json(text), parse_json(former or "")
+        tree = parse_json(text)
     except CommentedError:
         if "holdlog" in text:
             return text
@@ -170,36 +161,39 @@ def _add_entries(text: str, entries: Sequence[Entry], former: str | None) -> str
         for entry in entries:
             _put(wanted, entry)
         raise CommentedError(json.dumps(wanted)) from None
-    is_changed = False
-    for entry in entries:
-        there = _find(tree, entry.path)
-        is_former = former is not None and there == _find(old, entry.path)
-        if _has(tree, entry) if entry.is_item else there is not None and (there == entry.value or not is_former):
-            continue
+    missing = [entry for entry in entries if not _has(tree, entry)]
+    for entry in missing:
         _put(tree, entry)
-        is_changed = True
-    return _dump(tree, text) if is_changed else text
+    return _dump(tree, text) if missing else text
 
 
-def _remove_entries(text: str, entries: Sequence[Entry], before: str | None) -> str:
+def _remove_entries(text: str, entries: Sequence[Entry], before: str | None) -> str | None:
     try:
         tree, original = parse_json(text), parse_json(before or "")
     except CommentedError:
         return text
-    is_changed = False
-    for entry in entries:
-        parent, last = _find(tree, entry.path[:-1]), entry.path[-1]
-        if not isinstance(parent, dict) or last not in parent or _find(original, entry.path) == parent[last]:
-            continue
-        there = parent.pop(last)
-        if entry.is_item and isinstance(there, list):
-            parent[last] = [item for item in there if not _is_own(item, entry)]
-        is_changed |= parent.get(last) != there
-        for end in range(len(entry.path), 0, -1):  # containers that init made
-            at, holder = entry.path[:end], _find(tree, entry.path[: end - 1])
-            if isinstance(holder, dict) and holder.get(at[-1]) in ({}, []) and _find(original, at) is None:
-                del holder[at[-1]]
-    return _dump(tree, text) if is_changed else text
+    removed = [entry for entry in entries if _remove(tree, entry, original)]
+    if not removed:
+        return text
+    return None if tree == {} and before is None else _dump(tree, text)
+
+
+def _remove(tree: Any, entry: Entry, original: Any) -> bool:
+    """Remove an entry, and the containers that init made for it. Returns whether it was there."""
+    parent, last = _find(tree, entry.path[:-1]), entry.path[-1]
+    there = _find(parent, [last])
+    if there is None or there == _find(original, entry.path):
+        return False
+    if entry.is_item and isinstance(there, list):
+        parent[last] = [item for item in there if not _is_own(item, entry)]
+    elif not entry.is_item and _is_own(there, entry):
+        del parent[last]
+    is_removed = parent.get(last) != there
+    for end in range(len(entry.path), 0, -1):
+        path, holder = entry.path[:end], _find(tree, entry.path[: end - 1])
+        if holder and holder.get(path[-1]) in ({}, []) and _find(original, path) is None:
+            del holder[path[-1]]
+    return bool(is_removed)
 
 
 def _find(tree: Any, path: Sequence[str]) -> Any:
@@ -209,14 +203,22 @@ def _find(tree: Any, path: Sequence[str]) -> Any:
 
 
 def _has(tree: Any, entry: Entry) -> bool:
+    """Whether the entry is there, or in its place something that is not of init."""
     there = _find(tree, entry.path)
-    return (
-        entry.value in there if entry.is_item and isinstance(there, list) else there is not None and not entry.is_item
-    )
+    if entry.is_item:
+        return isinstance(there, list) and entry.value in there
+    return there is not None and (there == entry.value or not _is_own(there, entry))
 
 
 def _is_own(value: Any, entry: Entry) -> bool:
-    return value == entry.value or (is_own_hook(value) and is_own_hook(entry.value))
+    """Whether a value is that of init, perhaps with another path of holdlog."""
+    if is_own_hook(entry.value):
+        return is_own_hook(value)
+    return _shorten(value) == _shorten(entry.value)
+
+
+def _shorten(value: Any) -> str:
+    return re.sub(r'"[^"]*/holdlog"', '"holdlog"', json.dumps(value))
 
 
 def _put(tree: dict[str, Any], entry: Entry) -> None:
@@ -247,21 +249,21 @@ def _dump(tree: Any, text: str) -> str:
 # --- blocks and lines
 
 
-def list_block(text: str, comment: tuple[str, str] = HASH) -> list[str]:
+def list_block(text: str) -> list[str]:
     """The lines between the marks."""
-    block = _search(text, comment)
+    block = _search(text, HASH)
     return [] if block is None else block["block"].splitlines()[1:-1]
 
 
 def _add_block(text: str, target: Target) -> str:
     is_toml = target.path.endswith(".toml")
     if is_toml:
-        servers = tomllib.loads(_remove_block(text, HASH, None).removeprefix("\ufeff")).get("mcp_servers")
+        servers = tomllib.loads(_remove_block(text, HASH).removeprefix("\ufeff")).get("mcp_servers")
         if isinstance(servers, dict) and "holdlog" in servers:
             return text  # a person wrote it
-    before, after = target.comment
     line_break = "\r\n" if "\r\n" in text else "\n"
-    lines = (f"{before}begin holdlog{after}", *target.block.rstrip().split("\n"), f"{before}end holdlog{after}", "")
+    marks = f"{target.comment}begin holdlog", f"{target.comment}end holdlog"
+    lines = (marks[0], *target.block.rstrip().split("\n"), marks[1], "")
     marked, block = line_break.join(lines), _search(text, target.comment)
     if block is not None:
         edited = text[: block.start("block")] + marked + text[block.end("block") :]
@@ -272,18 +274,13 @@ def _add_block(text: str, target: Target) -> str:
     return edited
 
 
-def _remove_block(text: str, comment: tuple[str, str], before: str | None) -> str:
+def _remove_block(text: str, comment: str) -> str:
     block = _search(text, comment)
-    if block is None:
-        return text
-    rest = text[: block.start()] + text[block.end() :]
-    if before and not before.endswith("\n") and block.end() == len(text):
-        return rest.removesuffix("\n").removesuffix("\r")
-    return rest
+    return text if block is None else text[: block.start()] + text[block.end() :]
 
 
-def _search(text: str, comment: tuple[str, str]) -> re.Match[str] | None:
-    first, last = (re.escape(f"{comment[0]}{mark} holdlog{comment[1]}") for mark in ("begin", "end"))
+def _search(text: str, comment: str) -> re.Match[str] | None:
+    first, last = (re.escape(f"{comment}{mark} holdlog") for mark in ("begin", "end"))
     return re.search(rf"(?:(?<=\n)\r?\n)?(?P<block>^{first}\r?\n.*?^{last}\r?\n)", text, re.DOTALL | re.MULTILINE)
 
 
@@ -291,50 +288,22 @@ def _mark(target: Target) -> str:
     return f"# holdlog: {target.what}"
 
 
-# --- what init wrote
+# --- what was there before
 
 
-class Records:
-    """What init wrote to each file, and what was there before, in a private file next to the store; and the folders
-    that it created."""
+class Originals:
+    """The texts of files before init changed them, in a private file next to the store."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.files: dict[str, tuple[str | None, str]] = {}
-        self.folders: list[str] = []
-        try:
-            with open(path, encoding="utf-8") as file:
-                tree = json.load(file)
-            self.files = {name: (before, after) for name, (before, after) in tree["files"].items()}
-            self.folders = list(map(str, tree["folders"]))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            pass  # there is none, or it is damaged: as if init had not run
+        self.texts: dict[str, str | None] = {}
+        with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+            self.texts = dict(json.load(file))
 
     def note(self, edit: Edit) -> None:
-        """Note a change that is about to be written, and the folders that are missing for it. Raises OSError."""
-        path = os.path.realpath(edit.path)
-        if edit.record is None:
-            self.files.pop(path, None)
-        else:
-            self.files[path] = edit.record
-            self.folders += [it for it in _list_missing(path) if it not in self.folders]
-        self._save()
-
-    def remove_empty_folders(self) -> None:
-        """Remove the folders that init created, if nothing is left in them. Raises OSError."""
-        for folder in sorted(self.folders, reverse=True):  # the inner ones first
-            if os.path.isdir(folder) and not os.listdir(folder):
-                os.rmdir(folder)
-        self.folders = [folder for folder in self.folders if os.path.isdir(folder)]
-        self._save()
-
-    def _save(self) -> None:
+        """Note a change that is about to be written. Raises OSError."""
+        self.texts.setdefault(edit.path, edit.before)
         part = f"{self._path}.part"
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            json.dump({"files": self.files, "folders": self.folders}, file)
+            json.dump(self.texts, file)
         os.rename(part, self._path)
-
-
-def _list_missing(path: str) -> Iterator[str]:
-    while not os.path.lexists(path := os.path.dirname(path)):
-        yield path

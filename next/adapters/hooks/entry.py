@@ -95,7 +95,7 @@ class Hook:
         if call.event == "pre-edit" and (call.targets.git or call.targets.reports):
             from holdlog.adapters.hooks.guard import read_call  # which only commands need
 
-            reading = read_call(call.targets, call.folder)
+            reading = read_call(call.targets)
             call = self._call = call._replace(targets=reading.targets, reading=reading)
         with ExitStack() as stack:
             self._work(call, places.split(call), stack)

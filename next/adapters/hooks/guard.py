@@ -19,7 +19,7 @@ from holdlog.adapters.hooks.dirty import (
     read_stash,
 )
 from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
-from holdlog.adapters.hooks.targets import GitCommand, Targets
+from holdlog.adapters.hooks.targets import Targets
 from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import Repository, find_main, find_top, list_linked
@@ -41,7 +41,6 @@ GUARDS: Final = (
 _ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
 _INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
 """Commands that put files into the index."""
-_NAMED_COMMIT: Final = "git add FILES && git commit --only -m … -- FILES"
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
 
@@ -74,16 +73,15 @@ FindSource = Callable[[Repository], Source | None]
 """Finds the source for a repository; None if that does not use holdlog."""
 
 
-def read_call(targets: Targets, folder: str) -> Reading:
-    """Read the git commands of a call of a shell in `folder`, where its agent works. What they name is guarded like the
+def read_call(targets: Targets) -> Reading:
+    """Read the git commands of a call of a shell. What they name is guarded like the
     targets of any other write."""
     targets = _add_foreach(targets)
     settings = cache(_read_settings)
     given, actions, problem = dict[str, str](), list[GitAction](), ""
     for command in targets.git:
-        typed = _spell_from(command, folder)
         try:
-            actions += read_git(typed, lambda name: given.get(name) or settings(command.folder).get(name, ""))  # noqa: B023
+            actions += read_git(command, lambda name: given.get(name) or settings(command.folder).get(name, ""))  # noqa: B023
         except GitFailedError as error:
             problem = str(error)
         words = [word for word in command.words if word]
@@ -175,7 +173,7 @@ class _Examination:
         guards = _find_guards(root, files) if action.effect == "discards" else []
         own = [file.path for file in files if file.path not in works and file.path not in guards]
         others = [self._show(work, path) for path, work in sorted(works.items())]
-        return [*others, *(OthersWork(path, "", "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
+        return [*others, *(OthersWork(path, "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
     def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
         """The works of others in these files, by path, without those that are committed."""
@@ -207,9 +205,8 @@ class _Examination:
 
     def _show(self, work: Work, path: str) -> OthersWork:
         agent, own = work.who.agent, self._source.works.who.agent
-        return OthersWork(
-            path, "", f"another session of {agent}" if agent == own else agent, work.seconds, work.is_live
-        )
+        shown = f"another session of {agent}" if agent == own else agent
+        return OthersWork(path, shown, work.seconds, work.is_live)
 
     def _list_stashed(self, entry: str) -> list[OthersWork]:
         """The entries of the stash that other sessions made, and that the command takes away."""
@@ -267,21 +264,13 @@ def _read_settings(folder: str) -> dict[str, str]:
     return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
 
 
-def _spell_from(command: GitCommand, folder: str) -> GitCommand:
-    """The command as the agent would type it in its own folder: behind `cd`, texts name it with -C."""
-    if command.folder == folder or not os.path.isdir(folder):
-        return command
-    path = os.path.relpath(command.folder, folder)
-    return GitCommand(("-C", command.folder if path.startswith("..") else path, *command.words), folder)
-
-
 def _open_commits(actions: Sequence[GitAction]) -> Iterator[GitAction]:
     """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
     of the call may have put anything into the index."""
     is_open = False
     for action in actions:
         if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
-            action = action._replace(effect="includes", kinds=_ALL, names=(), narrower=_NAMED_COMMIT)
+            action = action._replace(effect="includes", kinds=_ALL, names=())
         is_open |= action.is_unknown and action.name in _INDEXING
         yield action
 
@@ -341,7 +330,7 @@ def _list_inner(action: GitAction, repository: Repository) -> list[GitAction]:
             listed = ask_git(action.folder, action.options, *words) or b""
             limits = tuple(f"{root}/{os.fsdecode(name)}/" for name in listed.split(b"\0") if name)
             roots = [it for it in roots if f"{it}/".startswith(limits)]
-    inside = action._replace(options=(), pathspecs=(), names=(), tree="", narrower="", kinds=frozenset(), inner="")
+    inside = action._replace(options=(), pathspecs=(), names=(), tree="", kinds=frozenset(), inner="")
     if action.inner == "removed":
         return [inside._replace(folder=it, worktree=it) for it in roots]
     return [inside._replace(folder=it, kinds=frozenset({"staged", "changed"})) for it in roots]

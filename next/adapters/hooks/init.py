@@ -16,10 +16,9 @@ from holdlog.adapters.cli.texts import escape, print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.hooks.edits import (
-    HTML,
     CommentedError,
     Edit,
-    Records,
+    Originals,
     Target,
     list_block,
     plan,
@@ -38,21 +37,12 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
 from holdlog.domain.refusals import InvalidError, StoreError
 
-RECORDS: Final = "init.json"
-"""Next to the store."""
 NEW_WORKTREE: Final = "init --new-worktree"
 """What git's post-checkout hook runs."""
+ORIGINALS: Final = "init.json"
+"""Next to the store."""
 START_SECONDS: Final = 30.0
 """Hosts give a server 10 to 30 s to start."""
-INSTRUCTIONS: Final = """\
-## Other agents work here, too (holdlog)
-
-* Hooks claim each file that you edit. If an edit is denied, another agent holds the file: do what the message says.
-* Claim what hooks cannot see before you change it: a folder (`src/`), or a name (`custom://staging-db`).
-* To wait for a claim, call `claim` with `wait_seconds: 50`, again until you have it; work on something else meanwhile.
-* Release what you finished, with an outcome and a note for the next agent. Hooks release unchanged and committed files.
-* `status` shows who holds what. Do not undo changes of other agents.
-"""
 _EXAMPLES: Final = (
     "init                                     the hosts that are used here, after a question",
     "init --client claude-code --yes          Claude Code, without one",
@@ -81,11 +71,11 @@ def run(words: list[str]) -> int:
     """0: done; 1: a file is left as it is, or a server does not start; 2: bad arguments."""
     options = _build_parser().parse_args(words)
     project, store = find_project()
-    records = Records(os.path.join(os.path.dirname(store), RECORDS))
+    originals = Originals(os.path.join(os.path.dirname(store), ORIGINALS))
     if options.new_worktree:
-        return _set_up_worktree(project, records)
+        return _set_up_worktree(project, originals)
     names = list(dict.fromkeys(options.client or _find_clients(project, options)))
-    planned = _plan(project, names, records, options)
+    planned = _plan(project, names, originals, options)
     for problem in planned.problems:
         print_note(problem)
     for remark in planned.remarks:
@@ -97,12 +87,8 @@ def run(words: list[str]) -> int:
         return 0
     if not options.undo:
         _prepare_store(store)
-    is_sound = not planned.problems and _write(planned.edits, project, records)
-    if options.undo:
-        if os.path.exists(os.path.dirname(store)):
-            records.remove_empty_folders()
-        return 0 if is_sound else 1
-    for name in names:
+    is_sound = not planned.problems and _write(planned.edits, project, originals)
+    for name in () if options.undo else names:
         line, starts = start_server(project)
         is_sound &= starts
         print_text(f"{CLIENTS[name].title}: {line}" + (f"\n  next: {CLIENTS[name].next_step}" if starts else ""))
@@ -140,19 +126,23 @@ def examine(name: str) -> Iterator[Finding]:
 
 def examine_all() -> Iterator[Finding]:
     """For `holdlog doctor`: the policy, and where in the repository a host lacks what init has set up elsewhere."""
-    project, store = find_project()
-    records = Records(os.path.join(os.path.dirname(store), RECORDS))
+    project, _ = find_project()
     roots = _list_roots(project)
     for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or Policy()).problem):
         if problem is not None:
             yield "policy", "warning", problem
     for name, client in CLIENTS.items():
         targets = [(root, it) for root in roots for it in client.targets(project._replace(root=root))]
-        is_used = any(os.path.realpath(it.path) in records.files for _, it in targets)
-        for root, target in targets if is_used else ():
+        for root, target in targets if any(map(_is_used, targets)) else ():
             if (problem := _find_problem(target)) is not None:
                 text = f"{client.title} is not guarded: {target.path}: {problem}; run in {root}"
                 yield "guard", "warning", f"{text}: holdlog init --client {name}"
+
+
+def _is_used(place: tuple[str, Target]) -> bool:
+    """Whether a host is set up in the worktree with this root, by this file."""
+    root, target = place
+    return target.path.startswith(f"{root}/") and "holdlog" in (_read_or_none(target.path) or "")
 
 
 def _find_problem(target: Target) -> str | None:
@@ -197,7 +187,6 @@ def _build_parser() -> Parser:
     )
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--undo", action="store_true", help="remove what init added")
-    parser.add_argument("--agents-md", action="store_true", help="also add instructions to AGENTS.md or CLAUDE.md")
     parser.add_argument("--git-hook", action="store_true", help="also check claims before each git commit")
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks")
     parser.add_argument("--new-worktree", action="store_true", help="for git's post-checkout hook")
@@ -209,7 +198,8 @@ def _find_clients(project: Project, options: Namespace) -> list[str]:
     names = [name for name, client in CLIENTS.items() if options.undo or project.has(*client.used)]
     if not names:
         example = f"holdlog init --client {next(iter(CLIENTS))} (or {', '.join([*CLIENTS][1:])})"
-        raise InvalidError(f"--client: no host was found here; name one, for example: {example}")
+        other = f"for another host, name this server of MCP in its configuration: {project.command} serve"
+        raise InvalidError(f"--client: no host was found here; name one, for example: {example}; {other}")
     return names
 
 
@@ -222,38 +212,30 @@ def _list_roots(project: Project) -> list[str]:
     return list(dict.fromkeys(roots))
 
 
-def _plan(project: Project, names: Sequence[str], records: Records, options: Namespace) -> Plan:
+def _plan(project: Project, names: Sequence[str], originals: Originals, options: Namespace) -> Plan:
     planned, roots = Plan([], [], []), _list_roots(project)
     targets = [it for name in names for it in CLIENTS[name].targets(project)]
     for root in roots[1:]:
         there = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
         targets += [it for it in there if it.path.startswith(f"{root}/")]
     for target in targets:
-        is_elsewhere = (
-            options.undo and not options.client and not target.path.startswith(tuple(f"{it}/" for it in roots))
-        )
-        if not is_elsewhere or os.path.realpath(target.path) in records.files:
-            _add(target, planned, records, options)
+        if not options.undo or options.client or target.path.startswith(tuple(f"{it}/" for it in roots)):
+            _add(target, planned, originals, options)
     created = [it.path for it in planned.edits if it.before is None]
     if (exclude := _exclude(roots, created, [it.path for it in targets], options)) is not None:
-        _add(exclude, planned, records, options, undo=not exclude.block)
+        _add(exclude, planned, originals, options, undo=not exclude.block)
     others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
-    if options.undo and any(os.path.realpath(it.path) in records.files for it in others):
+    if options.undo and any(_is_used((project.root, it)) for it in others):
         return planned  # they need the hooks of git
     for target in _list_git_hooks(project, planned, options):
-        _add(target, planned, records, options)
-    instructions = {CLIENTS[name].instructions for name in names} - {""}
-    for name in instructions if options.agents_md or options.undo else ():
-        text = Target(f"{project.root}/{name}", "tells agents how to coordinate", (), INSTRUCTIONS, HTML)
-        _add(text, planned, records, options)
+        _add(target, planned, originals, options)
     return planned
 
 
-def _add(target: Target, planned: Plan, records: Records, options: Namespace, undo: bool | None = None) -> None:
+def _add(target: Target, planned: Plan, originals: Originals, options: Namespace, undo: bool | None = None) -> None:
     name = os.path.relpath(target.path) if not target.path.startswith(os.path.expanduser("~/.")) else target.path
     try:
-        record = records.files.get(os.path.realpath(target.path))
-        edit = plan(target, record, options.undo if undo is None else undo)
+        edit = plan(target, options.undo if undo is None else undo, originals.texts.get(target.path))
     except CommentedError as error:
         planned.remarks.append(f"{name} has comments, so it is left as it is; add to it by hand: {error}")
         return
@@ -367,31 +349,26 @@ def _prepare_store(store: str) -> None:
         open_engine(store).close()
 
 
-def _write(edits: Sequence[Edit], project: Project, records: Records) -> bool:
+def _write(edits: Sequence[Edit], project: Project, originals: Originals) -> bool:
     """Write the changes. Returns whether all were written."""
     is_sound = True
     for edit in edits:
         try:
-            if edit.record is not None:  # before the file: without a record, --undo cannot restore it
-                records.note(edit)
+            originals.note(edit)
             write(edit)
-            if edit.record is None:
-                records.note(edit)
         except (OSError, StoreError) as error:
             print_note(f"{_shorten(edit.path, project)} is left as it is: {getattr(error, 'strerror', None) or error}")
             is_sound = False
     return is_sound
 
 
-def _set_up_worktree(project: Project, records: Records) -> int:
+def _set_up_worktree(project: Project, originals: Originals) -> int:
     """Set up the hosts that init set up in another worktree of the repository, without a word."""
-    others = _list_roots(project)[1:]
-    options: Any = Namespace(undo=False, client=None, tracked=False, agents_md=False, git_hook=False)
-    planned = Plan([], [], [])
+    options: Any = Namespace(undo=False, client=None, tracked=False, git_hook=False)
+    planned, others = Plan([], [], []), _list_roots(project)[1:]
     for client in CLIENTS.values():
-        there = [it.path for root in others for it in client.targets(project._replace(root=root))]
-        if any(path in records.files for path in there):
+        if any(_is_used((root, it)) for root in others for it in client.targets(project._replace(root=root))):
             for target in client.targets(project):
                 if target.path.startswith(f"{project.root}/"):
-                    _add(target, planned, records, options)
-    return 0 if _write(planned.edits, project, records) and not planned.problems else 1
+                    _add(target, planned, originals, options)
+    return 0 if _write(planned.edits, project, originals) and not planned.problems else 1

@@ -1,23 +1,27 @@
 """What an agent is shown about a git command over the works of other sessions. Pure."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.describe import format_duration, list_names, shorten
-from holdlog.adapters.hooks.git import PATTERN, GitAction
+from holdlog.adapters.hooks.git import GitAction
 
 MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
+_SEPARATE: Final = "Work in a folder of your own: git worktree add."
+_LIMITABLE: Final = tuple(
+    f"git {verb}"
+    for verb in ["add", "checkout", "clean", "commit", "reset", "restore", "rm", "stage", "stash", "switch"]
+)
+"""Commands that take the names of files, or can be replaced by one that does."""
 
 
 class OthersWork(NamedTuple):
     """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
-    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name; empty for a file that
-    guards all agents. `seconds`: since when. `is_live`: whether that session still works."""
+    agent knows it. `agent`: its name; empty for a file that guards all agents. `seconds`: since when. `is_live`:
+    whether that session still works."""
 
     path: str
-    status: str
     agent: str
     seconds: float
     is_live: bool
@@ -32,48 +36,35 @@ class Judgement(NamedTuple):
 
 def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
     """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
-    files that remain for it, among those that the action concerns. Paths are best absolute: they are named in commands
-    relative to the folder of the command, and shown relative to `folder`, in which the agent works."""
-    live = [work for work in works if work.is_live]
-    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder or action.folder)
+    files that remain for it, among those that the action concerns. Absolute paths are shown relative to `folder`, in
+    which the agent works."""
+    live, folder = [work for work in works if work.is_live], folder or action.folder
+    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder)
     if not live:
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
-        remedy = f" Run `{action.narrower}` for a separate folder." if action.narrower else ""
+        remedy = f" {_SEPARATE}" * action.name.startswith(("git checkout", "git switch"))
         return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
     what = "work of another session" if live[0].agent else "files that guard the agents"
     start += f" would take {'away' if action.effect == 'discards' else 'in'} {what}: {listed}."
-    texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
+    names = list_names([shorten(_relative(path, folder)) for path in own])
+    texts = [f"{start} {it} A person can run this in a terminal." for it in _list_remedies(action, names)]
     return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
 
 
-def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str]) -> list[str]:
-    """What the agent can do instead, the best first; the last one is short."""
-    narrower = action.narrower
-    if "{" not in narrower:
-        return [*([f"Run `{narrower}` instead."] if narrower else []), "Wait until it is committed."]
+def _list_remedies(action: GitAction, own: str) -> list[str]:
+    """What the agent can do instead, the best first; the last one is short. `own`: its files, listed."""
+    if not action.name.startswith(_LIMITABLE) or action.stash:
+        return ["Wait until it is committed."]
+    if action.tree and not action.pathspecs:
+        return [_SEPARATE]
     if not own:
         return ["It concerns no change of yours."]
-    paths, others = ([_relative(path, action.folder) for path in each] for each in (own, [it.path for it in live]))
-    choices = [[_spec(path) for path in paths]]
-    if "{paths}" in narrower:
-        choices.append([*action.pathspecs, *(_spec(path, excludes=True) for path in others)])
-    specs = sorted(map(shlex.join, choices), key=len)
-    is_plain = all(path.isprintable() for path in (*paths, *others))
-    commands = [narrower.replace("{paths}", each).replace("{own}", each) for each in specs if is_plain]
-    last = "Name only your own files; holdlog claims --dirty lists them."
-    if " commit " in narrower:
-        last = "Run `holdlog commit -m …` instead, which commits your files only."
-    return [*(f"Run `{command}` instead." for command in commands), last]
-
-
-def _spec(path: str, excludes: bool = False) -> str:
-    """A pathspec for this path, or for all but this path."""
-    if excludes:
-        is_short = (path[0].isalnum() or path[0] == ".") and not PATTERN & set(path)
-        return f":!{path}" if is_short else f":(exclude,literal){path}"
-    return f":(literal){path}" if PATTERN & set(path) or path.startswith(":") else path
+    if action.name.startswith("git commit"):
+        return ["Run `holdlog commit -m …` instead, which commits your files only."]
+    way = "Restore only your own files" if action.name.startswith("git reset") else "Name only your own files"
+    return [f"{way}: {own} (holdlog claims --dirty lists all).", f"{way}; holdlog claims --dirty lists them."]
 
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:

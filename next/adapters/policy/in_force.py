@@ -3,9 +3,8 @@ person has committed it; without git, the file."""
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository, read_repository
 from holdlog.adapters.policy.globs import is_match
@@ -24,18 +23,16 @@ MAX_BYTES: Final = 256 * 1024
 
 class PathRule(NamedTuple):
     """What applies to a path. `mode`: others' edits of a held file are blocked or warned about, or only a person may
-    change it. `across_worktrees`: it is one resource for all. `glob`: the one that matches, at `line` of the file;
-    None: a default."""
+    change it. `across_worktrees`: it is one resource for all. `glob`: the one that matches; None: a default."""
 
     mode: str
     across_worktrees: bool = False
     glob: str | None = None
-    line: int | None = None
 
     @property
     def source(self) -> str:
-        """Where the rule is written."""
-        return FILE if self.line is None else f"{FILE}:{self.line}"
+        """Where the rule is written. The glob is not shown: it is text of the repository."""
+        return FILE
 
 
 DEFAULT_RULE: Final = PathRule("block")
@@ -45,23 +42,19 @@ OWN_RULE: Final = PathRule("human")
 
 class Policy(NamedTuple):
     """What a `holdlog.toml` says. `stale_reads`, `git`: what happens to an edit of a file that has changed since it was
-    read, and to a git command that would take others' work away or in. `tools`: None: not named. `settings`: of a
-    server. `workspaces`: paths from the folder of the file, by name. `content`: of the file in force; None: there is
-    none. `problem`: why the default one is in force although there is a file, in one line."""
+    read, and to a git command that would take others' work away or in. `content`: of the file in force; None: there
+    is none. `problem`: why the default one is in force although there is a file, in one line."""
 
     rules: tuple[PathRule, ...] = ()
     stale_reads: str = "warn"
     git: str = "deny"
-    tools: tuple[str, ...] | None = None
-    settings: Mapping[str, float] = {}
-    workspaces: Mapping[str, str] = {}
     content: bytes | None = None
     problem: str | None = None
 
     @property
     def notice(self) -> str | None:
-        """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
-        return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
+        """That the file is not in force, and not why: `problem` may quote the file."""
+        return self.problem and f"{FILE} is not in force, so the defaults apply"
 
     def find_rule(self, path: str) -> PathRule:
         """The rule of a path from the root of the worktree, with `/` at its end for all below a folder: that of the
@@ -91,7 +84,7 @@ def read_policy(root: str) -> Policy:
         worktree = None
     stamp = _stamp(root, worktree)
     known = _known.get(root)
-    if known is not None and known[0] == stamp and time.monotonic() < known[1]:
+    if known is not None and stamp is not None and known[0] == stamp and time.monotonic() < known[1]:
         return known[2]
     until = float("inf")
     try:
@@ -103,16 +96,6 @@ def read_policy(root: str) -> Policy:
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, policy
     return policy
-
-
-def read_settings(root: str) -> dict[str, Any]:
-    """The settings that are in force in a worktree, by their names: `tools`, `lease_seconds`, `idle_limit`, and
-    `workspace`: those whose folders exist here. Never raises."""
-    policy = read_policy(root)
-    paths = {name: os.path.join(root, os.path.expanduser(path)) for name, path in policy.workspaces.items()}
-    named = tuple(f"{name}={os.path.realpath(path)}" for name, path in paths.items() if os.path.isdir(path))
-    tools = {} if policy.tools is None else {"tools": policy.tools}
-    return {**policy.settings, **tools, **({"workspace": named} if named else {})}
 
 
 def find_rule_below(root: str, path: str) -> FolderRule:
@@ -185,24 +168,13 @@ def _read_committed(worktree: Repository) -> bytes | None:
 
 
 def _stamp(root: str, worktree: Repository | None) -> object:
-    """Changes with each commit and checkout: git replaces a file whenever it changes a reference."""
-    if worktree is None:
-        return _stat(f"{root}/{FILE}")
-    head = ""
-    with suppress(OSError), open(f"{worktree.git_folder}/HEAD", "rb") as file:
-        head = os.fsdecode(file.read()).strip()
-    places = {f"{worktree.git_folder}/HEAD", f"{worktree.common}/packed-refs"}
-    places |= {f"{folder}/reftable/tables.list" for folder in (worktree.common, worktree.git_folder)}
-    places |= {f"{worktree.common}/{head.removeprefix('ref: ')}"} if head.startswith("ref: ") else set()
-    return head, *map(_stat, sorted(places)), os.path.lexists(f"{root}/{FILE}")
-
-
-def _stat(path: str) -> tuple[int, int, int] | None:
+    """Changes with each commit and checkout, which git logs; None: nobody knows."""
+    path = f"{root}/{FILE}"
     try:
-        status = os.stat(path)
+        status = os.stat(path if worktree is None else f"{worktree.git_folder}/logs/HEAD")
     except (OSError, ValueError):
         return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size, os.path.lexists(path)
 
 
 def _walk(folder: str) -> Iterator[str]:

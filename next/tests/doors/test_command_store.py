@@ -316,18 +316,17 @@ def test_hooks_that_init_writes_guard_the_project(tmp_path):
     assert "deny" in outputs[1]
 
 
-CLIENTS = ("claude-code", "cursor", "codex", "opencode", "vscode")
+CLIENTS = ("claude-code", "cursor", "codex", "opencode")
 
 
 @rest
 @pytest.mark.parametrize("client", CLIENTS)
 def test_undo_restores_what_was_there(client, tmp_path, home):
     root = repository(tmp_path / "repo", has_store=False)
-    write(root / "AGENTS.md", "no line break at the end")
     write(root / ".mcp.json", '{\n\t// mine\n\t"note": 1\n}\n')
     write(home / ".codex/config.toml", "# mine\nmodel = 'x'\n")
     before = files(tmp_path)
-    init(root, "--client", client, "--agents-md", "--git-hook")
+    init(root, "--client", client, "--git-hook")
     assert files(tmp_path) != before
     assert (root / ".git/hooks/pre-commit").exists()
     assert run("init", "--client", client, "--undo", "--yes", cwd=root).code == 0

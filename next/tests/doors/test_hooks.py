@@ -413,7 +413,7 @@ def test_policy_blocks_warns_or_leaves_a_file_to_a_person(root, one, two, tmp_pa
     assert one.edit("LICENSE") == "", "the policy is not committed"
     one.end()
     commit_policy(root, POLICY)
-    assert "only a person may change LICENSE (holdlog.toml:3)" in one.edit("LICENSE")
+    assert "only a person may change LICENSE (holdlog.toml" in one.edit("LICENSE")
     assert "only a person may change LICENSE" in one.denied("rm LICENSE")
     assert one.edit("notes.md") == one.edit("uv.lock") == ""
     warning = two.pre("notes.md")

@@ -28,7 +28,7 @@ from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 _EXAMPLES: Final = (
     "check --staged                        as a pre-commit hook: holdlog init --git-hook",
     "check src/a.py src/ --agent claude    exits with 1 if another session holds one of them",
-    "check --staged --strict               in CI: warnings block, too",
+    "check --staged --agent ci             in CI: blocks what any session holds",
 )
 _STAGED: Final = (
     *("diff", "--cached", "--name-only", "-z", "--no-renames"),  # without renames: both names of each
@@ -51,7 +51,6 @@ class Committer(NamedTuple):
 
     works: Works | None
     agent: str
-    is_known: bool
     is_person: bool
 
     def owns(self, work: Work) -> bool:
@@ -74,12 +73,11 @@ def run(words: list[str]) -> int:
             committer = _find_committer(engine.store, options)
             problems = [it for path in paths if (it := _check(path, paths[path], committer, workspaces, options))]
     except (StoreError, UnavailableError) as error:
-        committer = Committer(None, options.agent or "", options.agent is not None, _is_user(options.agent))
+        committer = Committer(None, options.agent or "", _is_user(options.agent))
         warnings.append(f"nothing was checked: {error}")
-    problems += [it for path in paths if (it := _check_person(path, paths[path], committer, options)) is not None]
+    problems += [it for path in paths if (it := _check_person(path, paths[path], committer)) is not None]
     _show(problems, warnings, committer, options, len(paths))
-    is_bad = any(it.blocks for it in problems) or (options.strict and committer.works is None)
-    return 1 if is_bad else 0
+    return 1 if any(it.blocks for it in problems) else 0
 
 
 def list_staged() -> dict[str, str]:
@@ -102,18 +100,15 @@ def _build_parser() -> Parser:
     parser.add_argument("--staged", action="store_true", help="check what the next git commit changes")
     agent = os.environ.get("HOLDLOG_AGENT") or None
     parser.add_argument("--agent", "--by", metavar="NAME", default=agent, help="who changes the files")
-    parser.add_argument("--session", metavar="ID", help="its session: then all other sessions are others")
-    parser.add_argument("--strict", action="store_true", help="also block what is otherwise a warning")
     return parser
 
 
 def _find_committer(reader: Reader, options: Namespace) -> Committer:
-    conversation = find_conversation(reader, identify_host()) if options.session is None else None
-    session = options.session or (conversation.session if conversation is not None else "")
-    agent = options.agent or (conversation.name if conversation is not None else "")
+    conversation = find_conversation(reader, identify_host())
+    session = "" if conversation is None else conversation.session
+    agent = options.agent or ("" if conversation is None else conversation.name)
     works = Works(reader, Who(agent, session), identify_host())
-    is_person = session == "" and _is_user(options.agent)
-    return Committer(works, "" if options.session else agent, agent != "" or session != "", is_person)
+    return Committer(works, agent, conversation is None and _is_user(options.agent))
 
 
 def _is_user(agent: str | None) -> bool:
@@ -144,9 +139,9 @@ def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer
     why_not = {
         f", in workspace {elsewhere}; coordinate before you merge": elsewhere is not None,
         f", and {FILE} only warns": rule is not None and rule[0] == "warn",
-        "": not committer.is_known and not options.strict,
+        "": committer.agent == "",
         ", a sub-agent of yours": agent.startswith(f"{committer.agent}/") and committer.agent != "",
-        ", in a session that has ended": not work.is_live and not options.strict,
+        ", in a session that has ended": not work.is_live,
     }
     if (reason := next((reason for reason, holds in why_not.items() if holds), None)) is not None:
         return Problem(path, False, f"warning: {text}{reason}", agent, work.resource)
@@ -156,12 +151,12 @@ def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer
     return Problem(path, True, text, agent, work.resource)
 
 
-def _check_person(path: str, absolute: str, committer: Committer, options: Namespace) -> Problem | None:
+def _check_person(path: str, absolute: str, committer: Committer) -> Problem | None:
     """Whether only a person may change a file, and an agent is about to."""
     rule = None if "://" in path else _find_rule(absolute)
     if rule is None or rule[0] != "human" or committer.is_person:
         return None
-    blocks = committer.is_known or options.strict
+    blocks = committer.agent != ""
     todo = "describe the change that you need to your user" if blocks else "if you are a person, go on"
     return Problem(
         path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({rule[1]}); {todo}"
@@ -197,7 +192,7 @@ def _show(
         return
     for line in (*(f"warning: {it}" for it in warnings), *(it.text for it in problems)):
         print_note(line)
-    if problems and not committer.is_known and not any(it.blocks for it in problems):
+    if problems and not committer.agent and not any(it.blocks for it in problems):
         print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
     if not (options.staged or problems or warnings):
         print_text(f"ok: no other session holds {'this' if count == 1 else f'any of these {count}'}")

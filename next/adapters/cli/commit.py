@@ -30,17 +30,7 @@ LOCK_SECONDS: Final = 10.0
 _EXAMPLES: Final = (
     'commit -m "parser: rename parse()"          all that this session changed',
     'commit -m "parser: rename parse()" src/     only what is below src/',
-    "commit --dry-run                            list what it would commit, and what it would leave out",
 )
-_IN_PROGRESS: Final = {
-    "MERGE_HEAD": ("a merge", "git merge"),
-    "rebase-merge": ("a rebase", "git rebase"),
-    "rebase-apply/applying": ("git am", "git am"),
-    "rebase-apply": ("a rebase", "git rebase"),
-    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick"),
-    "REVERT_HEAD": ("a revert", "git revert"),
-}
-"""Files of git during an operation in which it cannot commit single files, and the command that ends it."""
 
 
 class _Refusal(Exception):
@@ -68,7 +58,7 @@ class DirtyFiles(NamedTuple):
 def run(words: list[str]) -> int:
     """0: committed; 1: nothing to commit, or refused; 2: bad arguments, no repository, or an unknown session."""
     options = _build_parser().parse_args(words)
-    if not options.message and not options.dry_run:
+    if not options.message:
         raise InvalidError("-m: is missing; describe the commit with -m TEXT")
     try:
         repository = locate(os.getcwd())
@@ -78,7 +68,7 @@ def run(words: list[str]) -> int:
             works = Works(engine.store, _find_session(engine.store, options), identify_host())
             files = sort_dirty(works, find_names(options), repository)
         paths = _choose(files, options.paths)
-        commit = "" if options.dry_run else _commit(repository, files, paths, options.message)
+        commit = _commit(repository, files, paths, options.message)
     except (_Refusal, GitFailedError) as error:
         sys.stderr.write(escape(getattr(error, "output", "")))
         if options.json:
@@ -149,15 +139,11 @@ def _build_parser() -> Parser:
     parser.add_argument("-m", "--message", action="append", default=[], metavar="TEXT", help="as for git commit")
     agent = os.environ.get("HOLDLOG_AGENT") or None
     parser.add_argument("--agent", "--by", metavar="NAME", default=agent, help="whose files (default: who runs this)")
-    parser.add_argument("--session", metavar="ID", help="whose files: the session of that agent")
-    parser.add_argument("--dry-run", action="store_true", help="only list what it would commit")
     return parser
 
 
 def _find_session(reader: Reader, options: Namespace) -> Who:
     """The agent whose files are committed. Raises InvalidError."""
-    if options.session is not None:
-        return Who(options.agent or "", options.session)
     conversation = find_conversation(reader, identify_host())
     if conversation is not None and options.agent in (None, conversation.name):
         return Who(conversation.name, conversation.session)
@@ -167,7 +153,9 @@ def _find_session(reader: Reader, options: Namespace) -> Who:
     if not sessions:
         raise InvalidError(f"--agent: hooks know no agent {options.agent!r}; holdlog claims lists agents")
     if len(sessions) > 1:
-        raise InvalidError(f"--agent: several sessions are named {options.agent!r}; pass --session ID, too")
+        raise InvalidError(
+            f"--agent: several sessions are named {options.agent!r}; run this in the shell of that agent"
+        )
     return Who(options.agent, sessions[0])
 
 
@@ -200,9 +188,6 @@ def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], mes
     """Commit these files as they are in the worktree, and return the commit. What is staged of others stays staged.
     Git builds the commit in a separate index, in which its hooks run. It must know new files for that: they are added
     without their content, and removed again if nothing is committed."""
-    for name, (operation, command) in _IN_PROGRESS.items():
-        if os.path.lexists(f"{repository.git_folder}/{name}"):
-            raise _Refusal(f"{operation} is in progress; first finish it ({command} --continue) or end it (--abort)")
     before, new = read_head(repository.folder), [it for it in paths if files.is_new(it)]
     if new:
         _run(repository, ["add", "--intent-to-add"], new)
@@ -250,11 +235,9 @@ def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commi
     names = [os.path.relpath(path, here) for path in paths]
     left_out = [f"{os.path.relpath(path, here)} ({why})" for path, why in left.items()]
     if options.json:
-        status = {"status": "committed", "commit": commit} if commit else {"status": "dry_run"}
-        print_json({**status, "branch": branch, "files": names, "left_out": left_out})
+        print_json({"status": "committed", "commit": commit, "branch": branch, "files": names, "left_out": left_out})
         return
-    verb = f"committed {commit[:10]}" if commit else "would commit"
-    print_text(f"{verb}{f' on {branch}' if branch else ''}: {list_names(names)}")
+    print_text(f"committed {commit[:10]}{f' on {branch}' if branch else ''}: {list_names(names)}")
     if left_out:
         print_text(f"left out: {list_names(left_out)}")
 
