@@ -105,6 +105,13 @@ def test_end_of_a_conversation_releases_what_its_agents_hold_and_forgets_it(root
     engine.close()
 
 
+def test_agent_is_told_of_each_call_that_is_not_guarded(root, one):
+    store_of(root).write_bytes(b"not a database" * 1000)
+    for _ in range(2):
+        assert "; this call is not guarded." in one.pre("src/a.py")["additionalContext"]
+    assert "; this call is not guarded." in run_hook("{", cwd=root).json["systemMessage"]
+
+
 def test_file_that_was_removed_by_an_edit_is_recorded_so(root, one):
     assert one.edit("src/a.py") == ""
     (root / "src/a.py").unlink()

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -24,9 +23,7 @@ from holdlog.adapters.hooks.calls import (
 )
 from holdlog.adapters.hooks.look import needs_nothing
 from holdlog.adapters.hooks.places import Place, Places
-from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, open_private, show
-from holdlog.adapters.operating_system.location import is_url
-from holdlog.domain.refusals import UnavailableError
+from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, show
 
 if TYPE_CHECKING:
     from holdlog.adapters.hooks.work import Work
@@ -37,8 +34,6 @@ MAX_INPUT: Final = 32 * 1024 * 1024
 """Bytes of the host's JSON, which contains the whole new file."""
 MAX_REPORT: Final = 300
 """Characters."""
-MAX_FAILURES: Final = 64 * 1024
-"""Bytes of the file with what failed."""
 MAX_SHOWN: Final = 80
 _FOLLOWED: Final = ("start", "prompt", "turn-end", "subagent-end", "session-end")
 """Events that concern what the conversation holds in any store."""
@@ -75,8 +70,10 @@ class Hook:
                 self._answer(read_json(_read()), event)
         except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
             problem = self._report(error)
+            if self._call is None:  # the form that most hosts read, whichever this one is
+                return {"systemMessage": f"holdlog: {problem}; this call is not guarded."}
             if self._output.decision != "deny":
-                self._output = self._warn(problem, error)
+                self._output = self._warn(problem)
         return render(self._call, self._output) if self._call is not None else {}
 
     def _answer(self, given: Any, event: str | None) -> None:
@@ -132,11 +129,9 @@ class Hook:
         except Exception as error:
             if is_own and not others:
                 raise
-            return self._warn(self._report(error), error)
+            return self._warn(self._report(error))
         if work.new_problem:
             self._report(InputError(work.new_problem))
-        if is_own and self._call.event == "start":
-            return merge(output, self._take_failures())
         if is_own or not output.text or self._call.event != "pre-edit":
             return output
         folder = show(os.path.relpath(place.root, self._call.folder)[:MAX_SHOWN])  # the agent works elsewhere
@@ -145,7 +140,7 @@ class Hook:
     # --- failures
 
     def _report(self, error: BaseException) -> str:
-        """Print in one line what failed, and record it for the next start of a session. Returns the line."""
+        """Print in one line what failed. Returns the line."""
         is_ours = type(error).__module__.startswith("holdlog.") or isinstance(error, OSError)
         text = str(error).strip() if is_ours and str(error) else type(error).__name__
         if isinstance(error, OutOfTimeError):
@@ -153,42 +148,16 @@ class Hook:
         elif isinstance(error, OSError) and error.errno in CANNOT_WRITE and error.filename:
             text = explain(os.fsdecode(error.filename), error.errno)
         text = show(text[:MAX_REPORT])
-        if self._failures:
-            with suppress(OSError), open(open_private(self._failures, os.O_APPEND), "a", encoding="utf-8") as file:
-                if file.tell() > MAX_FAILURES:
-                    file.truncate(0)
-                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
         with suppress(OSError, ValueError, AttributeError):  # None: closed before the start
             sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
         return text
 
-    @property
-    def _failures(self) -> str:
-        """The file with what failed, next to the store."""
-        return "" if self._own is None or is_url(self._own.store) else f"{self._own.store}.failures"
-
-    def _take_failures(self) -> Output:
-        """What failed since the last start of a session; it is then forgotten."""
-        lines = list[str]()
-        with suppress(OSError), open(self._failures, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
-            os.unlink(self._failures)
-        if not lines:
-            return Output()
-        calls = f"{len(lines)} hook call{'s' * (len(lines) > 1)}"
-        return Output(f"{calls} failed, the last: {show(lines[-1][:MAX_SHOWN])}.")
-
-    def _warn(self, problem: str, error: BaseException) -> Output:
-        """Tell an agent whose session starts that hooks do not guard it: few hosts show standard error. Later only
-        what is wrong for the moment, and that a git command is not guarded, which may take away the work of others."""
-        call = self._call
-        if call is not None and call.event == "start":
+    def _warn(self, problem: str) -> Output:
+        """Tell the agent that hooks do not guard it: few hosts show standard error."""
+        if self._call is not None and self._call.event == "start":
             return Output(f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
-        if call is not None and call.event == "pre-edit":
-            if call.targets.git:
-                return Output(f"holdlog: {problem}; this git command is not guarded.")
-            if isinstance(error, OutOfTimeError | UnavailableError):
-                return Output(f"holdlog: {problem}; this call was not guarded.")
+        if self._call is not None and self._call.event == "pre-edit":
+            return Output(f"holdlog: {problem}; this call is not guarded.")
         return Output()
 
 
