@@ -18,7 +18,7 @@ import pytest
 
 from holdlog.adapters.hooks.dirty import list_stash, parse_config
 from holdlog.adapters.hooks.git import GitAction, concerns, read_git
-from holdlog.adapters.hooks.targets import GitCommand
+from holdlog.adapters.hooks.tools import GitCommand
 
 pytestmark = [pytest.mark.rest]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdlog.adapters.hooks.shell import MAX_COMMAND, TOO_COMPLEX, TOO_LONG, UNPARSED, read_shell
-from holdlog.adapters.hooks.targets import GitCommand
+from holdlog.adapters.hooks.tools import GitCommand
 
 TABLE = Path(__file__).parent / "support" / "shell.txt"
 """Classes and commands."""

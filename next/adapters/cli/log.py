@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from holdlog.adapters.cli.events import show_line
 from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
-from holdlog.adapters.cli.texts import print_json, print_note
+from holdlog.adapters.cli.texts import print_json, print_note, show_line
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.admin import MakeCheckpoint
 from holdlog.adapters.operations.json import Object, to_object

@@ -5,12 +5,12 @@ import shlex
 from datetime import datetime
 from typing import Any, Final
 
-from holdlog.adapters.cli.events import show_line
 from holdlog.adapters.cli.texts import (
     show_author,
     show_clock,
     show_duration,
     show_fields,
+    show_line,
     show_since,
     show_table,
     show_time,

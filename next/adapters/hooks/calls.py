@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.targets import Targets
-from holdlog.adapters.hooks.tools import READS, find_named, find_targets, make_local
+from holdlog.adapters.hooks.tools import READS, Targets, find_named, find_targets, make_local
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "gemini", "agent"]

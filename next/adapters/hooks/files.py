@@ -1,11 +1,15 @@
-"""What hooks know of files: what a call names, what an agent has seen, and what git has. Quick to import."""
+"""What hooks know of files: what a call names, what an agent has seen, what git has, and which files guard the agents
+of a worktree. Quick to import."""
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import file_digest
 from typing import Final, NamedTuple
+
+from holdlog.adapters.hooks.describe import shorten
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes; of a larger file, size and time stand for its content."""
@@ -57,3 +61,43 @@ def list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
     with suppress(GitFailedError):
         return {os.path.realpath(it.path) for it in list_dirty(root, root, ["--literal-pathspecs"], paths)}
     return set(paths)
+
+
+_HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+"""Variables that name folders of settings."""
+_SETTINGS: Final = (
+    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
+    r"|\.gemini(?:/settings\.json)?|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
+    r"|\.git(?:/modules/.+)?/hooks(?:/[^/]+)?)$"
+)
+"""The files that run hooks, and the folders that contain them."""
+_GIT: Final = r"/\.git(?:/(?:modules|worktrees|refs|logs|objects|holdlog)(?:/.+)?|/(?:HEAD|index|config|packed-refs))?$"
+"""The data of git, and the store."""
+_ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HEAD|/info/.+|/rebase-.+)$"
+"""Files there that programs leave behind, or that people edit."""
+
+
+def find_settings(paths: Sequence[str]) -> str | None:
+    """The first of these absolute paths that is such a file, or a folder that contains one."""
+    named = {os.path.realpath(os.environ[it]) for it in _HOMES if os.environ.get(it)}
+    home = os.path.realpath(os.path.expanduser("~"))
+    for path in paths:
+        for real in dict.fromkeys((path.rstrip("/"), os.path.realpath(path))):
+            match = re.search(_SETTINGS, real) or (None if re.search(_ORDINARY, real) else re.search(_GIT, real))
+            if match is not None and _is_project(real[: match.start()], home):
+                return path
+            if os.path.dirname(real) in named and real.endswith((".json", "config.toml")):
+                return path
+    return None
+
+
+def describe_settings(path: str, folder: str) -> str:
+    """That a person must agree to a change of such a file. `folder`: where the agent works."""
+    real = os.path.realpath(path)
+    runs = re.search(_SETTINGS, real) is not None or real.endswith((".json", "config.toml"))
+    what = "runs the hooks that guard files" if runs else "belongs to the data of git and holdlog"
+    return f"holdlog: {shorten(os.path.relpath(path, folder))} {what}, so a person must agree to this change."
+
+
+def _is_project(folder: str, home: str) -> bool:
+    return os.path.realpath(folder) == home or os.path.lexists(os.path.join(folder, ".git"))

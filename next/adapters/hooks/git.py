@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.adapters.hooks.targets import GitCommand
+from holdlog.adapters.hooks.tools import GitCommand
 from holdlog.adapters.operating_system.location import find_top
 
 Effect = Literal["discards", "includes", "moves"]

@@ -19,7 +19,7 @@ from holdlog.adapters.hooks.dirty import (
     read_stash,
 )
 from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
-from holdlog.adapters.hooks.targets import Targets
+from holdlog.adapters.hooks.tools import Targets
 from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import Repository, find_main, find_top, list_linked

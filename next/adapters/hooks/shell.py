@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.targets import GitCommand, Targets, list_patched
+from holdlog.adapters.hooks.tools import GitCommand, Targets, list_patched
 from holdlog.adapters.hooks.words import (
     MARK,
     SIMPLE_QUOTES,

@@ -24,9 +24,16 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
 from holdlog.adapters.hooks.calls import HookCall, Output, limit
 from holdlog.adapters.hooks.describe import Describer, shorten
-from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
+from holdlog.adapters.hooks.files import (
+    MISSING,
+    File,
+    Known,
+    describe_settings,
+    digest_of,
+    find_settings,
+    list_uncommitted,
+)
 from holdlog.adapters.hooks.places import Place
-from holdlog.adapters.hooks.settings import describe_settings, find_settings
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces

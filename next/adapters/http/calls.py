@@ -1,21 +1,22 @@
-"""How operations are carried out for callers over HTTP."""
+"""How operations are carried out for callers over HTTP, and how their results are responses."""
 
 import asyncio
 import logging
+import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.auth.access import Access
-from holdlog.adapters.auth.authenticate import Authenticator
-from holdlog.adapters.auth.jwt import JwtVerifier
+from starlette.responses import Response
+
+from holdlog.adapters.auth.access import Access, respond
+from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
-from holdlog.adapters.auth.spaces import respond
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import Metrics
 from holdlog.adapters.operations.base import Operation
-from holdlog.adapters.operations.json import Object, refusal_to_object
+from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Names, Surface, find_wait
 from holdlog.adapters.python.base import AsyncSteps
@@ -23,6 +24,39 @@ from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
+
+CODES: Final = {
+    "error": 400,
+    "denied": 403,
+    "not_found": 404,
+    "busy": 409,
+    "conflict": 409,
+    "deadlock": 409,
+    "exists": 409,
+    "expired": 409,
+    "fenced": 409,
+    "not_holder": 409,
+    "unavailable": 503,
+}
+"""Of statuses; 200 of all others."""
+_REPEATED: Final = "request_id: this id belongs"
+SAFE: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def render(response: Object, code: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
+    status = response["status"]
+    code = code or CODES.get(status, 200)
+    more = dict(headers or {})
+    if status == "unavailable":
+        more["retry-after"] = str(math.ceil(response["retry_after"]))
+    elif status == "error" and response["message"].startswith(_REPEATED):
+        code = 422
+    return Response(to_text(response), code, SAFE | more, "application/json")
+
+
+def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return render({"status": "error", "message": message}, code, headers)
+
 
 BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
 LOG: Final = logging.getLogger("holdlog")

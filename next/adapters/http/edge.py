@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.auth.authenticate import Authenticator
-from holdlog.adapters.http.responses import fail, render
+from holdlog.adapters.http.calls import fail, render
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.domain.refusals import HoldlogError
 

@@ -9,8 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdlog.adapters.auth.access import Access
-from holdlog.adapters.http.calls import Calls
-from holdlog.adapters.http.responses import render
+from holdlog.adapters.http.calls import Calls, render
 from holdlog.adapters.http.routes import VERSION, name_caller, read_query, respond_unless_gone
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.log import Events

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdlog.adapters.auth.quota import PREFIX
-from holdlog.adapters.http.calls import Calls
-from holdlog.adapters.http.responses import SAFE, fail, render
+from holdlog.adapters.http.calls import SAFE, Calls, fail, render
 from holdlog.adapters.http.routes import RawRoute, name_caller, parse_json, read_query
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text

@@ -1,13 +1,10 @@
 """The description of the routes in OpenAPI 3.1, derived from the operations."""
 
-from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
-
-from pydantic import TypeAdapter
+from typing import Any, Final
 
 import holdlog
 from holdlog.adapters.auth.access import Denied
-from holdlog.adapters.http.responses import CODES
+from holdlog.adapters.http.calls import CODES
 from holdlog.adapters.http.routes import VERSION, list_operations
 from holdlog.adapters.mcp.schemas import describe_arguments
 from holdlog.adapters.operations.base import OPERATIONS, Operation
@@ -76,36 +73,10 @@ def _describe_parameter(name: str, schema: Schema, place: str, is_required: bool
 
 
 def _describe_responses(kind: type[Operation]) -> Schema:
-    """The results by their codes."""
-    schemas: dict[str, list[Schema]] = {}
-    for result in (*kind.results, Denied):
-        schema = _describe_type(result)
-        schemas.setdefault(_find_code(schema["properties"]["status"]["const"]), []).append(schema)
-    for status in ("error", "unavailable"):
-        properties = {"status": {"const": status}, "message": {"type": "string"}}
-        schemas.setdefault(_find_code(status), []).append({"type": "object", "properties": properties})
-    return {
-        code: {
-            "description": ", ".join(dict.fromkeys(it["properties"]["status"]["const"] for it in found)),
-            "content": {"application/json": {"schema": found[0] if len(found) == 1 else {"anyOf": found}}},
-        }
-        for code, found in schemas.items()
-    }
-
-
-def _find_code(status: str) -> str:
-    return str(CODES.get(status, 200))
-
-
-def _describe_type(kind: Any) -> Schema:
-    """Of a result, or of what it contains: named tuples are objects."""
-    if hasattr(kind, "_fields"):
-        properties = {name: _describe_type(hint) for name, hint in get_type_hints(kind).items()}
-        required = [name for name in kind._fields if name not in kind._field_defaults or name == "status"]
-        return {"type": "object", "properties": properties, "required": required}
-    if get_origin(kind) is list:
-        return {"type": "array", "items": _describe_type(get_args(kind)[0])}
-    if get_origin(kind) in (Union, UnionType):
-        options = [_describe_type(option) for option in get_args(kind) if option is not NoneType]
-        return options[0] if len(options) == 1 else {"anyOf": options}
-    return TypeAdapter(kind).json_schema()
+    """The statuses of the results by their codes; docs/reference.md has their fields."""
+    results: tuple[Any, ...] = (*kind.results, Denied)
+    statuses = [result._field_defaults["status"] for result in results]
+    texts: dict[str, list[str]] = {}
+    for status in dict.fromkeys([*statuses, "error", "unavailable"]):
+        texts.setdefault(str(CODES.get(status, 200)), []).append(status)
+    return {code: {"description": ", ".join(found), "content": _JSON} for code, found in texts.items()}

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.http.calls import BUG, LOG, Calls
-from holdlog.adapters.http.responses import fail, render
+from holdlog.adapters.http.calls import BUG, LOG, Calls, fail, render
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import refusal_to_object

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
-from holdlog.adapters.auth.jwt import read_options
+from holdlog.adapters.auth.authenticate import read_options
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.application import build

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdlog.adapters.operating_system.files import show
-from holdlog.adapters.policy.globs import MAX_GLOB
-from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, PathRule, Policy
+from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, MAX_GLOB, PathRule, Policy
 
 MAX_RULES: Final = 1_000
 MAX_LINE: Final = 2_000
