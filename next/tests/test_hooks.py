@@ -108,7 +108,8 @@ def test_end_of_a_conversation_releases_what_its_agents_hold_and_forgets_it(root
 def test_agent_is_told_of_each_call_that_is_not_guarded(root, one):
     store_of(root).write_bytes(b"not a database" * 1000)
     for _ in range(2):
-        assert "; this call is not guarded." in one.pre("src/a.py")["additionalContext"]
+        done = one.run("PreToolUse", tool_name="Edit", tool_input={"file_path": str(root / "src/a.py")})
+        assert "; this call is not guarded." in done.json["hookSpecificOutput"]["additionalContext"]
     assert "; this call is not guarded." in run_hook("{", cwd=root).json["systemMessage"]
 
 
