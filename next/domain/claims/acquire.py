@@ -33,12 +33,14 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     if command.also:
         resources = tuple(dict.fromkeys((command.resource, *command.also)))
     who = board.start(moment, command.agent)
-    if not board.is_quiet and take_over(who, moment.caller.host, resources, board):
-        grant_waiting(board)  # what it took over may have been in its own way
+    took_over = not board.is_quiet and take_over(who, moment.caller.host, resources, board)
     request = Request(who, command.mode, resources)
     ticket = _find_ticket(request, board) if board.claims else None
     if ticket is not None:
         request = request._replace(position=ticket.position)
+    if took_over and not board.is_free(request):  # what it took over may have been in its own way
+        grant_waiting(board)
+        ticket = _find_ticket(request, board)
     if board.claims and _holds_all(request, board):
         return board.events, _renew(command, request, board)
     if board.claims and not board.is_free(request):

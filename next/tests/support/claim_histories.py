@@ -197,8 +197,10 @@ class World:
     def take_over(self, agent: Agent, resources: tuple[str, ...]) -> bool:
         """Before a call of an agent: if one of its name left something that overlaps these, its session takes over from
         that one's family, unless agents would then wait for each other. Returns whether there was anything."""
-        now = time.monotonic()
-        live = {key: it for key, it in self.grants.items() if not it.deadline or it.deadline[0] > now}
+        now, live = time.monotonic(), self.grants
+        if any(it.deadline and it.deadline[0] <= now for it in live.values()):  # they may have ended, or not
+            shown = {(it.resource, it.version) for it in self.watch.status().claims}
+            live = {key: it for key, it in live.items() if key in shown}
         named = [self.holders[key] for key in live if claim_rule.overlap([key[0]], resources)]
         named += [it.wish.agent for it in self.calls.values() if claim_rule.overlap(it.wish.resources, resources)]
         took = False
