@@ -139,7 +139,6 @@ def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
 def serve(settings: "Settings") -> NoReturn:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
     is closed and the process ends. Standard output belongs to the protocol."""
-    logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
     prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)

@@ -1,6 +1,7 @@
 """The tools: one for each operation of the chosen groups, and their server."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -134,6 +135,8 @@ class ToolServer(FastMCP[Any]):
     takes 0.1 s for the first listing. An unknown tool leads to the one that was meant."""
 
     def __init__(self, groups: Sequence[str], prefix: str, respond: Respond) -> None:
+        for name in ("fastmcp", "mcp"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # below it, their logs have what agents and clients send
         self._prefix = prefix
         self._groups = tuple(groups)
         texts = [INSTRUCTIONS[group] for group in groups] + [_OTHERS]
