@@ -145,6 +145,7 @@ class ToolServer(FastMCP[Any]):
             version=holdlog.__version__,
             instructions=None if groups == ("state",) else self._name_calls(" ".join(texts)),
             mask_error_details=True,
+            dereference_schemas=False,  # they have no references
         )
         kinds = [kind for group in groups for kind in list_kinds().values() if kind.group == group]
         self._tools = {prefix + kind.tool: self._derive(kind, respond) for kind in kinds}
