@@ -127,11 +127,12 @@ def test_call_that_waits_and_a_stream_end_when_the_server_ends(tmp_path: Path) -
 def arguments_of(name: str, namespace: str) -> dict[str, Any]:
     """Arguments with which an operation would read or write a namespace, or what belongs to no namespace."""
     step = {"op": "check", "namespace": namespace, "key": "k", "expected_version": 1}
+    message = {"type": "text", "role": "user", "content": "x"}
     plausible = {
         "namespace": namespace, "key": "k", "value": 1, "updated_by": "x", "deleted_by": "x", "agent": "x",
         "reverted_by": "x", "resource": "custom://theirs", "moment": "now", "end": "now",
         "session": "theirs", "start": "1", "since_version": 0, "timeout_seconds": 0, "thread_id": "theirs",
-        "operations": [step], "merge": {}, "force": True, "messages": [{"role": "user", "content": "x"}],
+        "operations": [step], "merge": {}, "force": True, "messages": [message],
     }  # fmt: skip
     kind = OPERATIONS[name]
     fields = {field.alias or name for name, field in kind.model_fields.items()} | (
@@ -148,7 +149,8 @@ def test_no_route_shows_a_token_of_a_space_what_is_elsewhere(guarded: Guarded, n
     for token in (theirs, guarded.create(f"main-{abs(hash(namespace))}", "admin:*")):
         guarded.ask(token, "POST", "/kv/n/k", data=SECRET)
     guarded.ask(token, "POST", "/v1/claims/custom://theirs", json={"agent": "ann", "note": SECRET})
-    guarded.ask(token, "POST", "/v1/threads/theirs", json={"agent": "ann", "messages": [{"content": SECRET}]})
+    thread = {"agent": "ann", "messages": [{"type": "text", "role": "user", "content": SECRET}]}
+    assert guarded.ask(token, "POST", "/v1/threads/theirs", json=thread).status_code == 200
     routes = [
         (method, path, kind)
         for path, kinds in (list_operations() | {"/events": {"GET": OPERATIONS["events"]}}).items()

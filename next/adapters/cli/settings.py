@@ -93,7 +93,9 @@ RULES: Final = {
     "transport": Rule("KIND", "stdio or http", str.lower, ("stdio", "http").__contains__, "stdio, or http"),
     "host": _text("ADDRESS", "the address to listen on, with --transport http"),
     "port": _number(0, 65_535, "the port to listen on, with --transport http", "PORT"),
-    "path": Rule("PATH", "a path such as /mcp", str, lambda it: it.startswith("/"), "where MCP is, over HTTP"),
+    "path": Rule(
+        "PATH", "a path such as /mcp", str, lambda it: it.rstrip("/").startswith("/"), "where MCP is, over HTTP"
+    ),
     "allowed_host": Rule(
         "HOST",
         "a name such as holdlog.example",

@@ -18,15 +18,14 @@ from holdlog.adapters.http.hook import RemoteHooks
 from holdlog.adapters.http.kv import EchoValue
 from holdlog.adapters.http.openapi import describe_api
 from holdlog.adapters.http.routes import derive_routes, handle_bug, handle_error
-from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.operations.json import refusal_to_object, to_text
 from holdlog.adapters.stores.sql import STORE_ID
 from holdlog.domain.refusals import HoldlogError
 
 
-def build(calls: Calls, hosts: Collection[str] = (), mounted: Sequence[Starlette] = ()) -> Starlette:
-    """The application. `hosts`: names of the server besides those of loopback. `mounted`: applications whose routes it
-    has, and which start and end with it."""
+def build(calls: Calls, limit: int, hosts: Collection[str] = (), mounted: Sequence[Starlette] = ()) -> Starlette:
+    """The application. `limit`: bytes of a body. `hosts`: names of the server besides those of loopback. `mounted`:
+    applications whose routes it has, and which start and end with it."""
 
     @asynccontextmanager
     async def live(app: Starlette) -> AsyncIterator[None]:
@@ -35,7 +34,6 @@ def build(calls: Calls, hosts: Collection[str] = (), mounted: Sequence[Starlette
                 await stack.enter_async_context(part.router.lifespan_context(part))
             yield
 
-    limit = max(MAX_LINE, ESCAPED * calls.limits.max_value_bytes)
     middleware = [
         Middleware(Edge, authenticator=calls.authenticator, hosts=hosts),
         Middleware(RequestBodyLimitMiddleware, max_body_size=limit),

@@ -6,9 +6,10 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from starlette.responses import Response
+from starlette.types import Receive
 
 from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
@@ -58,6 +59,8 @@ def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> R
     return render({"status": "error", "message": message}, code, headers)
 
 
+QUICK: Final = 0.05
+"""Seconds after which the client of a call is watched."""
 BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
 LOG: Final = logging.getLogger("holdlog")
 
@@ -74,6 +77,51 @@ class Limits(NamedTuple):
 
 
 _DEFAULT: Final = Limits()
+
+
+class Cancellable:
+    """A block that is cancelled, without an error, when its client disconnects, or by `cancel`. Most calls end before
+    it is worth to watch the client. `ping_every`: seconds between calls of `ping` meanwhile."""
+
+    is_cancelled = is_gone = False
+
+    def __init__(self, receive: Receive, ping_every: float | None = None) -> None:
+        self._receive = receive
+        self._ping_every = ping_every
+        self._watching: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        self._task: Any = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(QUICK, self._start)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        is_ours = self.is_cancelled and kind is asyncio.CancelledError
+        return is_ours and self._task.uncancel() == 0
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._task.cancel()
+
+    async def ping(self) -> None:
+        """Show the client that its call goes on."""
+
+    def _start(self) -> None:
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        """The body has been read, so what comes next is that the client has gone."""
+        gone = asyncio.ensure_future(self._receive())
+        try:
+            while not (await asyncio.wait((gone,), timeout=self._ping_every))[0]:
+                await self.ping()
+        finally:
+            gone.cancel()
+        self.is_gone = True
+        self.cancel()
 
 
 class Calls(AsyncSteps):

@@ -1,6 +1,5 @@
 """The routes that are derived from operations, below /v1."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 from urllib.parse import unquote
@@ -11,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.http.calls import BUG, LOG, Calls, fail, render
+from holdlog.adapters.http.calls import BUG, LOG, Calls, Cancellable, fail, render
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import refusal_to_object
@@ -77,15 +76,11 @@ async def respond_unless_gone(
     calls: Calls, request: Request, kind: type[Operation], arguments: dict[str, Any], caller: Caller
 ) -> Response:
     """Carry out an operation, which is cancelled when the client disconnects."""
-    await request.body()  # what comes after it is that the client has gone
-    working = asyncio.ensure_future(calls.respond(kind, arguments, caller, request.scope["access"]))
-    gone = asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        return render(working.result()) if working.done() else Response(status_code=GONE)
-    finally:
-        working.cancel()
-        gone.cancel()
+    await request.body()
+    response = None
+    with Cancellable(request.receive):
+        response = await calls.respond(kind, arguments, caller, request.scope["access"])
+    return Response(status_code=GONE) if response is None else render(response)
 
 
 def name_caller(calls: Calls, request: Request) -> Caller:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from importlib import import_module
 from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,8 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.application import build
 from holdlog.adapters.http.calls import Calls, Limits
+from holdlog.adapters.http.mcp import serve_mcp
+from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.tools import choose_groups
 from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operations.tokens import TokenList
@@ -35,7 +38,7 @@ LAST_CALLS: Final = 5
 def serve(settings: "Settings") -> int:
     """Serve until a signal comes: then calls that wait are answered, and the store is closed. Raises InvalidError for
     settings, StoreError."""
-    choose_groups(settings.tools, settings.tool_prefix)
+    tools = choose_groups(settings.tools, settings.tool_prefix), settings.tool_prefix
     jwt = read_options(settings.jwt_issuer, settings.jwt_audience, settings.jwt_jwks_url)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
     if settings.db != ":memory:" and not is_url(settings.db):
@@ -49,7 +52,10 @@ def serve(settings: "Settings") -> int:
         calls = Calls(engine, names, jwt, is_open, limits)
         bound = bind(settings.host, settings.port)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # clients cause what it logs
-        app = build(calls, settings.allowed_host)
+        limit = max(MAX_LINE, ESCAPED * settings.max_value_bytes)
+        app = build(calls, limit, settings.allowed_host, [serve_mcp(calls, settings.path, tools, limit)])
+        if settings.nats is not None:
+            import_module("holdlog.adapters.nats.relay").start(engine, settings.nats)
         config = uvicorn.Config(
             app, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=LAST_CALLS, proxy_headers=False,

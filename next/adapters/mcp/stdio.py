@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fastmcp.server.context import reset_transport, set_transport
-from fastmcp.server.dependencies import get_context
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
@@ -28,7 +27,7 @@ from holdlog.adapters.engine.conversations import (
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
-from holdlog.adapters.mcp.tools import ToolServer, choose_groups
+from holdlog.adapters.mcp.tools import ToolServer, choose_groups, read_labels, read_meta
 from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import Operation, Query
@@ -37,7 +36,7 @@ from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface, find_wait
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
-from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.adapters.python.calls import require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
@@ -45,13 +44,10 @@ from holdlog.domain.refusals import HoldlogError, UnavailableError
 if TYPE_CHECKING:
     from holdlog.adapters.cli.settings import Settings
 
-PROGRESS_EVERY: Final = 5.0
 WATCH_EVERY: Final = 2.0
 """Seconds after which the server looks whether its host lives."""
 AGENTS: Final = ("agent", "updated_by", "deleted_by", "reverted_by")
 """Arguments that name who calls."""
-SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
-"""Names of the session in the metadata of a call, the first that is there."""
 _BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: stderr has the details"}
 _log = logging.getLogger("holdlog")
 
@@ -89,7 +85,7 @@ class Calls(AsyncSteps):
     async def _find_caller(self, operation: Operation) -> Caller:
         """Who calls: without a session in settings and metadata, an agent of the conversation that its host's hooks
         announced. If it may be one of several, a caller without a session."""
-        caller = name_caller(self._caller, _read_meta())
+        caller = name_caller(self._caller, read_meta())
         agent = next((getattr(operation, name) for name in AGENTS if hasattr(operation, name)), None)
         if caller.is_shared or isinstance(operation, Query) or caller.host is None or agent is None:
             return caller
@@ -120,13 +116,9 @@ class Calls(AsyncSteps):
 
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
-        waiting, seconds = asyncio.ensure_future(self._make(steps)), 0.0
-        both: set[asyncio.Future[Any]] = {waiting, self.ending}
+        waiting = asyncio.ensure_future(self._make(steps))
         try:
-            while not (await asyncio.wait(both, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED))[0]:
-                seconds += PROGRESS_EVERY
-                if "progressToken" in _read_meta():
-                    await get_context().report_progress(seconds, message="still waiting")
+            await asyncio.wait({waiting, self.ending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -137,28 +129,16 @@ class Calls(AsyncSteps):
 
 def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
     """Who makes a call with this metadata. Raises InvalidError."""
-    request_id, task = (_read_label(f"holdlog/{name}", meta) for name in ("request_id", "correlation_id"))
+    session, request_id, task = read_labels(meta)
     caller = caller._replace(request_id=request_id, correlation_id=task)
     if caller.is_shared:  # whoever started this process named its session
         return caller
-    session = next(filter(None, (_read_label(name, meta) for name in SESSIONS)), None)
     return caller if session is None else caller._replace(session=require_session(session), is_shared=True)
-
-
-def _read_label(name: str, meta: Mapping[str, Any]) -> str | None:
-    label = meta.get(name)
-    return None if label is None else require_label(name, str(label) if type(label) is int else label)
-
-
-def _read_meta() -> Mapping[str, Any]:
-    request = get_context().request_context
-    return (request.meta if request is not None else None) or {}
 
 
 def serve(settings: "Settings") -> NoReturn:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
     is closed and the process ends. Standard output belongs to the protocol."""
-    logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
     prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)

@@ -1,11 +1,14 @@
 """The tools: one for each operation of the chosen groups, and their server."""
 
+import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
 from fastmcp import FastMCP
+from fastmcp.server.dependencies import get_context
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
 from mcp_types import TextContent, ToolAnnotations
@@ -18,6 +21,7 @@ from holdlog.adapters.operations import changes, claims, log, past, threads, val
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import Object, to_text
 from holdlog.adapters.operations.kv import ReadState, SaveState
+from holdlog.adapters.python.calls import require_label
 from holdlog.domain.refusals import InvalidError
 
 Respond = Callable[[type[Operation], Any], Awaitable[Object]]
@@ -40,6 +44,12 @@ INSTRUCTIONS: Final = {
     "kv": "save_state() stores a text for all agents, read_state() reads it.",
 }
 """What hosts tell the model; the first 200 characters say when to call what."""
+PROGRESS_EVERY: Final = 5.0
+"""Seconds, for clients that ask for it."""
+SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
+"""Names of the session in the metadata of a call, the first that is there."""
+_ERRORS: Final = ("error", "denied")
+"""Statuses that no output schema has."""
 _DESTRUCTIVE: Final = ("delete", "clear_namespace")
 
 
@@ -72,7 +82,13 @@ class OperationTool(Tool):
     _respond: Callable[[Any], Awaitable[Object]] = PrivateAttr()
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        return _pack(await self._respond(arguments))
+        meta = read_meta()
+        reporting = asyncio.ensure_future(_report_progress()) if "progressToken" in meta else None
+        try:
+            return _pack(await self._respond(arguments))
+        finally:
+            if reporting is not None:
+                reporting.cancel()
 
     def to_mcp_tool(self, **overrides: Any) -> ListedTool:
         """Without what FastMCP adds for its own clients."""
@@ -84,9 +100,34 @@ class _Unknown(Tool):
         return _pack({"status": "error", "message": self.description or ""})
 
 
+def read_meta() -> Mapping[str, Any]:
+    """The metadata of the current call."""
+    request = get_context().request_context
+    return (request.meta if request is not None else None) or {}
+
+
+def read_labels(meta: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+    """The session, request id and correlation id in the metadata of a call. Raises InvalidError."""
+    labels = [_read_label(name, meta) for name in (*SESSIONS, "holdlog/request_id", "holdlog/correlation_id")]
+    return next(filter(None, labels[:-2]), None), labels[-2], labels[-1]
+
+
+def _read_label(name: str, meta: Mapping[str, Any]) -> str | None:
+    label = meta.get(name)
+    return None if label is None else require_label(name, str(label) if type(label) is int else label)
+
+
+async def _report_progress() -> None:
+    seconds = 0.0
+    while True:
+        await asyncio.sleep(PROGRESS_EVERY)
+        seconds += PROGRESS_EVERY
+        await get_context().report_progress(seconds, message="still waiting")
+
+
 def _pack(response: Object) -> ToolResult:
     content = [TextContent(type="text", text=to_text(response))]
-    return ToolResult(content, is_error=True) if response["status"] == "error" else ToolResult(content, response)
+    return ToolResult(content, is_error=True) if response["status"] in _ERRORS else ToolResult(content, response)
 
 
 class ToolServer(FastMCP[Any]):
@@ -94,6 +135,8 @@ class ToolServer(FastMCP[Any]):
     takes 0.1 s for the first listing. An unknown tool leads to the one that was meant."""
 
     def __init__(self, groups: Sequence[str], prefix: str, respond: Respond) -> None:
+        for name in ("fastmcp", "mcp"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # below it, their logs have what agents and clients send
         self._prefix = prefix
         self._groups = tuple(groups)
         texts = [INSTRUCTIONS[group] for group in groups] + [_OTHERS]
@@ -102,6 +145,7 @@ class ToolServer(FastMCP[Any]):
             version=holdlog.__version__,
             instructions=None if groups == ("state",) else self._name_calls(" ".join(texts)),
             mask_error_details=True,
+            dereference_schemas=False,  # they have no references
         )
         kinds = [kind for group in groups for kind in list_kinds().values() if kind.group == group]
         self._tools = {prefix + kind.tool: self._derive(kind, respond) for kind in kinds}

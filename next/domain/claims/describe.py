@@ -74,6 +74,7 @@ def describe_busy(request: Request, ticket: Claim | None, board: Board) -> Busy:
         claim.resource if claim.resource != resource and not claim.is_ticket else None,
         holders if len(holders) > 1 else None,
         None if claim.is_ticket else claim.note,
+        claim.who.principal,
         ticket.version if ticket is not None else None,
         1 + [it.key for it in queue].index(ticket.key) if ticket is not None else None,
         ticket.who.session if ticket is not None and board.moment.caller.is_anonymous else None,

@@ -75,7 +75,8 @@ class AlreadyClaimed(NamedTuple):
 
 class Busy(NamedTuple):
     """Another holds it, or waits for it in a call. `holder_connected`: whether the holder's process lives, where it can
-    be known. `ticket` and `queue_position`: the caller's place in the queue, with `receipt` as of Claimed."""
+    be known. `principal`: that of the holder. `ticket` and `queue_position`: the caller's place in the queue, with
+    `receipt` as of Claimed."""
 
     resource: str
     held_by: str
@@ -90,6 +91,7 @@ class Busy(NamedTuple):
     covered_by: str | None = None
     holders: list[str] | None = None
     holder_note: str | None = None
+    principal: str | None = None
     ticket: int | None = None
     queue_position: int | None = None
     receipt: str | None = None

@@ -368,7 +368,7 @@ def hook(ask, name):
     """Posts what Claude Code passes to its hooks; sessions are the test's own."""
 
     def post(session, event, tool=None, **arguments):
-        call = {"session_id": f"{name}-{session}", "cwd": ".", "hook_event_name": event}
+        call = {"session_id": f"session-{name}-{session}", "cwd": ".", "hook_event_name": event}
         call |= {"tool_name": tool, "tool_input": arguments, "tool_use_id": f"{session}{event}"} if tool else {}
         done = ask("POST", "/hook", json=call)
         assert done.status_code == 200, done.text

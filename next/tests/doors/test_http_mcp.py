@@ -149,8 +149,9 @@ def test_client_of_2025_cancels_its_wait(open_server, connect, name):
 
 
 @pytest.mark.rest
-def test_wait_reports_its_progress_to_a_client_that_asks(connect, name):
-    agent = connect(MODERN)
+@ERAS
+def test_wait_reports_its_progress_to_a_client_that_asks(connect, name, era):
+    agent = connect(era)
     watch = {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 11}
     response = agent.post(agent.calling("watch", watch, {"progressToken": "p"}))
     messages = [json.loads(line[5:]) for line in response.text.splitlines() if line.startswith("data:")]
