@@ -52,7 +52,15 @@ DERIVED: Final = {
     "clear": Derived("values", "clear_namespace", ("clear campaign",)),
     "list": Derived("values", "list", ("list", "list campaign --prefix bud")),
     "history": Derived("values", "history", ("history order-1 status", "history src/parser.py"), ("namespace", "key")),
-    "transact": Derived("values", "transact", ("transact steps.json", "transact - < steps.json")),
+    "transact": Derived(
+        "values",
+        "transact",
+        (
+            "transact steps.json",
+            """transact - <<< '[{"op": "set", "namespace": "n", "key": "a", "value": 1, "expected_version": 0},
+    {"op": "increment", "namespace": "n", "key": "count", "by": 1}]'""",
+        ),
+    ),
     "watch": Derived("values", "watch", ("watch campaign budget --since 2 --timeout 30",), ("namespace", "key")),
     "claims": Derived("claims", "status", ("claims --agent claude",), (), ("resource", "version")),
     "claim": Derived(
