@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -183,3 +185,31 @@ def test_store_with_a_mistyped_name_is_not_read_and_its_creation_is_reported_onc
         assert (refused.code, refused.err.count("\n"), place.exists()) == (1, 1, False), words
     notes = [call("set", "n", "k", "1", "--force", *BY, "--db", place).err for _ in range(2)]
     assert notes == [f"holdlog: created the store {place}\n", ""]
+
+
+def test_claim_of_the_bare_name_of_a_folder_hints_at_the_slash(call, tmp_path):
+    (tmp_path / "work" / "src").mkdir()
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    for words in (("src",), ("src/",), ("a.py", "--also", "src")):
+        claimed = call("claim", *words, "--agent", "ann", "--json").json
+        assert (claimed["status"], claimed.get("hint", "").endswith(" at the end: src/")) == ("claimed", "src" in words)
+        assert call("release", "--agent", "ann").code == 0
+
+
+def test_new_repository_without_commits_has_no_problem_with_its_policy(call, tmp_path):
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    done = call("check", "a.py")
+    assert (done.code, done.out, done.err) == (0, "ok: no other session holds this\n", "")
+
+
+def test_policy_that_git_cannot_read_says_why(call, tmp_path):
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    (tmp_path / "work" / "holdlog.toml").write_text("")
+    warning = call("check", "a.py", PATH=str(tmp_path)).err
+    assert "holdlog.toml: is not in force: git: No such file or directory" in warning
+
+
+def test_doctor_says_which_program_hosts_look_for(call, tmp_path):
+    assert call("init", "--client", "cursor", "--yes").code == 0
+    found = call("doctor", "--client", "cursor").out
+    assert re.search(r"the server starts, with \d+ tools \(/.*/holdlog\)", found), found

@@ -156,6 +156,11 @@ class Workspaces:
         name = self._split(resource)[1]
         return ("/" not in name and "." not in name) or not os.path.isdir(os.path.dirname(path.rstrip("/")))
 
+    def is_folder(self, resource: str) -> bool:
+        """Whether it is the name of a folder without the slash, which does not contain what is below it."""
+        path = self.find_file(resource)
+        return path is not None and not path.endswith("/") and os.path.isdir(path)
+
     # --- parts
 
     def _split(self, resource: str) -> tuple[list[Workspace], str]:

@@ -143,8 +143,7 @@ def read_policy(root: str) -> Policy:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         policy = Policy() if content is None else _parse(content)
     except (OSError, ValueError) as error:
-        why = "took too long" if isinstance(error, TimeoutError) else "failed"
-        policy = Policy(problem=f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
+        policy = Policy(problem=f"{FILE}: is not in force: {_explain(error)}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, policy
     return policy
@@ -199,9 +198,12 @@ def _read_committed(worktree: Repository) -> bytes | None:
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
     server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):
-        with open(f"{worktree.git_folder}/index", "rb") as file:
-            if FILE.encode() not in file.read():
-                return None
+        try:
+            with open(f"{worktree.git_folder}/index", "rb") as file:
+                if FILE.encode() not in file.read():
+                    return None
+        except FileNotFoundError:  # nothing was ever added
+            return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
     import subprocess  # slow to import
@@ -212,11 +214,18 @@ def _read_committed(worktree: Repository) -> bytes | None:
         done = subprocess.run(words, input=f"HEAD:{FILE}\n".encode(), check=True, **options)  # type: ignore[call-overload]
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
-    except subprocess.SubprocessError as error:
-        raise OSError(str(error)) from None
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"git failed: {error.stderr.decode(errors='backslashreplace').partition(chr(10))[0]}") from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"git did not answer within {GIT_SECONDS:g} s"
+    filename, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
+    return f"{filename}: {reason}" if filename and reason else str(error)
 
 
 def _stamp(root: str, worktree: Repository | None) -> object:

@@ -37,6 +37,9 @@ class CurrentNames:
     def is_missing(self, resource: str) -> bool:
         return self._names.is_missing(resource)
 
+    def is_folder(self, resource: str) -> bool:
+        return self._names.is_folder(resource)
+
     def _find(self) -> None:
         self._names: Workspaces = find_workspaces(*self._arguments)
         self._stamp = self._read_stamp()
