@@ -57,8 +57,7 @@ DERIVED: Final = {
         "transact",
         (
             "transact steps.json",
-            """transact - <<< '[{"op": "set", "namespace": "n", "key": "a", "value": 1, "expected_version": 0},
-    {"op": "increment", "namespace": "n", "key": "count", "by": 1}]'""",
+            """transact - <<< '[{"op": "increment", "namespace": "stats", "key": "visits", "by": 1}]'""",
         ),
     ),
     "watch": Derived("values", "watch", ("watch campaign budget --since 2 --timeout 30",), ("namespace", "key")),

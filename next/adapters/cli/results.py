@@ -22,8 +22,7 @@ from holdlog.adapters.operations.base import Operation
 Object = dict[str, Any]
 GOOD: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
-_WRITTEN: Final = ("value", "previous")
-"""Fields that hold what agents wrote, which is shown as JSON."""
+_WRITTEN: Final = ("value", "previous")  # by agents; shown as JSON
 _MORE: Final = {
     "next_after": ("after_key", "after_version", "after"),
     "next_before": ("before_version", "before"),
@@ -42,9 +41,8 @@ def describe(command: str, response: Object, store: str) -> str:
     if command == "checkpoint":
         return f"{response['position']} {response['digest']} {response['at']}"
     if command == "verify":
-        head = f"the last at {_clock(response['at'])}, with digest {response['digest']}"
-        kept = f"; it contains checkpoint {response['checkpoint']}" if "checkpoint" in response else ""
-        return f"the log is whole: {response['position']} events, {head}{kept}"
+        last = f"the last at {_clock(response['at'])}, with digest {response['digest']}"
+        return f"the log is whole: {response['position']} events, {last}"
     if command == "token" and "token" in response:
         return str(response["token"])
     if command == "thread" and "items" in response:
@@ -324,24 +322,18 @@ def _show_message(message: Object) -> str:
 
 def _show_any(response: Object) -> str:
     """A line for each field, then each list of objects as a table."""
-    fields, tables, is_found = list[tuple[str, ...]](), list[str](), False
+    fields, tables = list[tuple[str, ...]](), list[str]()
     for name, content in response.items():
         if name == "events":
             tables += map(show_line, content)
-        elif name == "claims":
-            tables.append(f"\nclaims:\n{show_board(response) or 'none'}")
-        elif isinstance(content, list) and name != "queues":
-            tables.append(f"\n{_title(name)}:\n{_show_rows(content) or 'none'}")
-        elif name not in ("status", "hint", "lost", "queues", *_MORE):
+        elif isinstance(content, list) and (not content or isinstance(content[0], dict)):
+            tables.append(f"\n{_title(name)}:\n{_show_rows(content) or 'nothing was found'}")
+        elif name not in ("status", "hint", "lost", *_MORE):
             fields.append((_title(name), _show_content(name, content)))
-        is_found = is_found or (isinstance(content, list) and bool(content))
-    end = ["nothing was found"] if tables and not is_found else []
-    return "\n".join([show_table(fields), *tables, *end]).strip("\n")
+    return "\n".join([show_table(fields), *tables]).strip("\n")
 
 
-def _show_rows(rows: list[Any]) -> str:
-    if not rows or not isinstance(rows[0], dict):
-        return ", ".join(map(str, rows))
+def _show_rows(rows: list[Object]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [tuple(_show_content(name, row.get(name)) for name in names) for row in rows]
     return show_table([tuple(_title(name).upper() for name in names), *cells])
@@ -364,7 +356,7 @@ def _show_content(name: str, content: Any) -> str:
     if isinstance(content, list):
         return "; ".join(_show_content("", item) for item in content)
     if isinstance(content, dict):
-        return ", ".join(f"{key} {_show_content(key, part)}" for key, part in content.items())
+        return ", ".join(f"{_title(key)} {_show_content(key, part)}" for key, part in content.items())
     return str(content)
 
 

@@ -150,30 +150,20 @@ class BlockingQuery(Query):
 
 _TEXTS: Final = {
     "extra_forbidden": "unknown argument",
-    "int_from_float": "must be a whole number",
     "missing": "is required",
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",
     "too_short": "must not be empty",
 }
 """Instead of pydantic's own words for these kinds of errors."""
-_PHRASES: Final = {
-    "Value error, ": "",
-    "Input should": "must",
-    "a valid integer": "a whole number",
-    "a valid ": "a ",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-}
 
 
 def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
     first = error.errors(include_url=False, include_input=False)[0]
     place: Sequence[str | int] = first["loc"]
-    text = _TEXTS.get(first["type"]) or first["msg"].partition(", unable to")[0]
-    for phrase, plain in _PHRASES.items():
-        text = text.replace(phrase, plain)
+    text = _TEXTS.get(first["type"]) or first["msg"].removeprefix("Value error, ").partition(", unable to")[0]
+    text = text.replace("Input should", "must").replace("a valid integer", "a whole number")
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"

@@ -6,6 +6,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -143,7 +144,8 @@ def read_policy(root: str) -> Policy:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         policy = Policy() if content is None else _parse(content)
     except (OSError, ValueError) as error:
-        policy = Policy(problem=f"{FILE}: is not in force: {_explain(error)}")
+        why = "git took too long" if isinstance(error, TimeoutError) else str(error)
+        policy = Policy(problem=f"{FILE}: is not in force: {why}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, policy
     return policy
@@ -198,12 +200,9 @@ def _read_committed(worktree: Repository) -> bytes | None:
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
     server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):
-        try:
-            with open(f"{worktree.git_folder}/index", "rb") as file:
-                if FILE.encode() not in file.read():
-                    return None
-        except FileNotFoundError:  # nothing was ever added
-            return None
+        with suppress(FileNotFoundError), open(f"{worktree.git_folder}/index", "rb") as file:
+            if FILE.encode() not in file.read():
+                return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
     import subprocess  # slow to import
@@ -215,17 +214,11 @@ def _read_committed(worktree: Repository) -> bytes | None:
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
     except subprocess.CalledProcessError as error:
-        raise OSError(f"git failed: {error.stderr.decode(errors='backslashreplace').partition(chr(10))[0]}") from None
+        problem = error.stderr.decode(errors="backslashreplace").partition("\n")[0]
+        raise OSError(f"git failed: {problem}") from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"git did not answer within {GIT_SECONDS:g} s"
-    filename, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
-    return f"{filename}: {reason}" if filename and reason else str(error)
 
 
 def _stamp(root: str, worktree: Repository | None) -> object:
