@@ -26,6 +26,7 @@ def test_check_names_holders_of_files_and_writes_nothing(sides):
     assert "holdlog claim src/a.py --agent bob --wait 50" in done.err
     (held,) = check(sides, "src/", "--agent", "bob", "--json").json["files"]
     assert (held["path"], held["blocks"], held["held_by"]) == ("src/", True, "claude-one")
+    assert check(sides, "src", "--agent", "bob").code == 1
     assert check(sides, "own.py", "--agent", "bob").out == "ok: no other session holds this\n"
     assert check(sides, "src/a.py", CLAUDE_CODE_SESSION_ID="one").code == 0
     assert check(sides, "src/a.py", "--agent", "claude-one/sub").code == 0

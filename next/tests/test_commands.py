@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -114,3 +116,100 @@ for name in sorted(set(sys.modules) - before):
     assert {"asyncio", "multiprocessing", "ssl"}.isdisjoint(loaded)
     operations = {it.rpartition(".")[2] for it in loaded if it.startswith("holdlog.adapters.operations.")}
     assert operations == {"base", "claims", "json", "rows", "steps", "surface", "values"}
+
+
+@pytest.mark.parametrize("words", [("history", "n", "k"), ("at", "3", "n"), ("diff", "1", "now", "n"), ("list",)])
+def test_page_for_people_says_that_there_are_more_and_how_to_read_on(call, words):
+    assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
+    for namespace, key in (("n", "l"), ("o", "m")):
+        assert call("set", namespace, key, "2", "--version", "0", *BY).code == 0
+    note = call(*words, "--limit", "1").err
+    option, place = note.removeprefix("holdlog: there are more; to read on, pass ").split()
+    following = call(*words, "--limit", "1", option, place)
+    assert (following.code, following.err, following.out != call(*words, "--limit", "1").out) == (0, "", True)
+    assert "there are more" not in call(*words, "--limit", "1", "--json").err
+
+
+def test_results_without_a_format_of_their_own_are_tables_with_headings(call):
+    assert call("set", "n", "l", '{"a": [1]}', "--version", "0", *BY).code == 0
+    heading, row = call("diff", "1", "now", "n").out.splitlines()[-2:]
+    assert (heading.split("  ")[:2], row.split()[:2]) == (["KEY", "CHANGE"], ["l", "added"])
+    lines = call("blame", "n", "k").out.splitlines()
+    assert (lines[0], lines[3], lines[4][:10]) == ("namespace   n", "updated by  ann", "updated at")
+    assert lines[4].endswith(" UTC")
+    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v1  ann  {"a": [1]}']
+    replayed = call("replay", "1").out
+    assert ('n          l    {"a": [1]}  1 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
+    assert call("clear", "n", *BY).out.splitlines()[2] == "deleted keys   k; l"
+
+
+def test_verify_says_how_many_events_are_whole_and_the_digest(call):
+    text, digest = call("verify").out, call("checkpoint").out.split()[1]
+    assert (text.startswith("the log is whole: 1 events, the last at "), text.endswith(f" digest {digest}\n")) == (
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("words", [("blame", "a.py"), ("revert", "--session", "x", *BY), ("token", "list")])
+def test_empty_result_says_that_nothing_was_found(call, words):
+    done = call(*words)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "nothing was found")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("claims", "--limit", "x"), "--limit: must be a whole number"),
+        (("claims", "--limit", "1.5"), "--limit: must be a whole number"),
+        (("claims", "--limit", "5000"), "--limit: must be less than or equal to 1000"),
+        (("watch", "n", "k", "--timeout", "x"), "--timeout: must be a valid number"),
+        (("log", "--kinds", "x"), "--kinds: must be of record, claim, thread, token, or an event such as ValueWritten"),
+    ],
+)
+def test_wrong_argument_is_named_as_its_option_in_plain_words(call, words, problem):
+    refused = call(*words)
+    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n")
+
+
+def test_help_says_what_a_file_holds_and_what_happens_without_an_option(call):
+    assert '"op": "increment"' in call("transact", "--help").out
+    assert "--checkpoint FILE" in call("verify", "--help").out
+    assert "default: 0, which returns" in " ".join(call("watch", "--help").out.split())
+
+
+def test_store_with_a_mistyped_name_is_not_read_and_its_creation_is_reported_once(call, tmp_path):
+    place = tmp_path / "stat.db"
+    for words in (("get", "n", "k"), ("claims",), ("revert", "--session", "x", *BY), ("token", "list")):
+        refused = call(*words, "--db", place)
+        assert (refused.code, refused.err.count("\n"), place.exists()) == (1, 1, False), words
+    notes = [call("set", "n", "k", "1", "--force", *BY, "--db", place).err for _ in range(2)]
+    assert notes == [f"holdlog: created the store {place}\n", ""]
+
+
+def test_claim_of_the_bare_name_of_a_folder_hints_at_the_slash(call, tmp_path):
+    (tmp_path / "work" / "src").mkdir()
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    for words in (("src",), ("src/",), ("a.py", "--also", "src")):
+        claimed = call("claim", *words, "--agent", "ann", "--json").json
+        assert (claimed["status"], claimed.get("hint", "").endswith(" at the end: src/")) == ("claimed", "src" in words)
+        assert call("release", "--agent", "ann").code == 0
+
+
+def test_new_repository_without_commits_has_no_problem_with_its_policy(call, tmp_path):
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    done = call("check", "a.py")
+    assert (done.code, done.out, done.err) == (0, "ok: no other session holds this\n", "")
+
+
+def test_policy_that_git_cannot_read_says_why(call, tmp_path):
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path / "work", check=True)
+    (tmp_path / "work" / "holdlog.toml").write_text("")
+    warning = call("check", "a.py", PATH=str(tmp_path)).err
+    assert "holdlog.toml: is not in force: [Errno 2] No such file or directory: 'git'" in warning
+
+
+def test_doctor_says_which_program_hosts_look_for(call, tmp_path):
+    assert call("init", "--client", "cursor", "--yes").code == 0
+    found = call("doctor", "--client", "cursor").out
+    assert re.search(r"the server starts, with \d+ tools \(/.*/holdlog\)", found), found

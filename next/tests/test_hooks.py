@@ -165,3 +165,38 @@ def test_hooks_claim_in_a_store_in_postgresql(root, postgres):
     for event in ("PostToolUse", "Stop", "SessionEnd"):
         assert hook("s-1", event) == ""
     assert hook("s-2", "PreToolUse") == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "holdlog init --undo --yes",
+        "cd src && uv run holdlog --db s.db release src/b.py --force --reason stale",
+        "holdlog commit --agent=other -m x",
+        "git status; env HOLDLOG_AGENT=other python3 -m holdlog claim src/b.py",
+        "export HOLDLOG_AGENT=other\nbash -c 'holdlog set n k 1 --version 0' && holdlog run --claim custom://m -- ls",
+    ],
+)
+def test_shell_command_that_acts_as_a_person_or_another_agent_is_denied(one, command):
+    denied = one.bash(command)
+    assert (denied["permissionDecision"], denied["permissionDecisionReason"][:9]) == ("deny", "holdlog: "), command
+
+
+def test_shell_command_that_acts_as_the_agent_or_only_reads_is_allowed(root, one):
+    assert one.edit("src/a.py") == ""
+    (name,) = held(root).values()
+    for command in (
+        f"HOLDLOG_AGENT={name} holdlog commit -m x",
+        f"holdlog claim src/a.py --agent {name}/tests; holdlog release src/a.py",
+        "holdlog claims --agent other; holdlog check src --agent ci; holdlog init --client cursor",
+        'holdlog claim src/a.py --agent "$UNKNOWN" && holdlog run --claim custom://m -- tool --agent other',
+        "echo holdlog init --undo",
+    ):
+        assert "permissionDecision" not in one.bash(command), command
+
+
+def test_claim_of_an_edit_that_a_person_refused_ends_with_the_turn(root, one):
+    asked = one.pre(".claude/settings.json", "Write")
+    assert (asked["permissionDecision"], len(held(root))) == ("ask", 1)
+    one.hook("Stop")
+    assert held(root) == {}

@@ -189,7 +189,7 @@ def test_commands_that_only_read_do_not_load_the_parser() -> None:
     commands = ["ls", "cat x", "cd src && pytest -q 2>&1 | tail -5", "git status; git diff 'a b'", "grep 'a > b' x"]
     program = f"""import sys
 from holdlog.adapters.hooks.shell import read_shell
-assert all(read_shell(command, "/") == () + ((), (), False, "") for command in {commands})
+assert all(read_shell(command, "/")[:4] == ((), (), False, "") for command in {commands})
 print("tree_sitter" in sys.modules)
 read_shell("rm x", "/")
 print("tree_sitter" in sys.modules)"""
@@ -200,8 +200,8 @@ print("tree_sitter" in sys.modules)"""
 @pytest.mark.parametrize("missing", ["tree_sitter", "tree_sitter_bash"])
 def test_missing_parser_is_a_problem_and_the_command_is_reported(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    assert read_shell("rm x", "/") == ((), (), True, UNPARSED)
-    assert read_shell("ls", "/") == ((), (), False, "")
+    assert read_shell("rm x", "/")[:4] == ((), (), True, UNPARSED)
+    assert read_shell("ls", "/")[:4] == ((), (), False, "")
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_command_that_is_too_much_is_reported_with_its_problem(command: str, pro
     ],
 )
 def test_value_that_doubles_again_and_again_is_unclear(command: str) -> None:
-    assert read_shell(command, "/work") == ((), (), True, "")
+    assert read_shell(command, "/work")[:4] == ((), (), True, "")
 
 
 def test_here_documents_are_not_parsed() -> None:
     command = "cat > a <<'EOF'\n" + "it's \"x $(y\n" * 75_000 + "EOF\nrm b"
-    assert read_shell(command, "/") == (("/a", "/b"), (), False, "")
+    assert read_shell(command, "/")[:4] == (("/a", "/b"), (), False, "")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_long_texts_in_quotes_and_here_documents_are_read(command: str, paths: t
 def test_files_beyond_a_limit_are_reported(tmp_path: Path) -> None:
     for number in range(600):
         (tmp_path / f"{number}.txt").touch()
-    assert read_shell("rm *.txt a", str(tmp_path)) == ((str(tmp_path / "a"),), (), True, "")
+    assert read_shell("rm *.txt a", str(tmp_path))[:4] == ((str(tmp_path / "a"),), (), True, "")
     assert len(read_shell("for f in 1*.txt 2*.txt; do rm $f; done", str(tmp_path)).paths) == 222
 
 

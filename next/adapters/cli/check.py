@@ -121,11 +121,13 @@ def _check(
     path: str, absolute: str, committer: Committer, workspaces: Workspaces, options: Namespace
 ) -> Problem | None:
     """Whether others hold a file, here or in another worktree, where that is a warning."""
-    resource = path if path.startswith("custom://") else workspaces.name_file(absolute + "/" * path.endswith("/"))
+    is_folder = path.endswith("/") or (os.path.isdir(absolute) and not options.staged)  # git stages a submodule's name
+    resource = path if path.startswith("custom://") else workspaces.name_file(absolute + "/" * is_folder)
     if resource is None or committer.works is None:
         return None
     elsewhere = {name: place for place, name in workspaces.list_elsewhere(resource)}
-    for name, works in committer.works.find_others([resource, *elsewhere]).items():
+    names = dict.fromkeys((resource, resource.rstrip("/"), *elsewhere))
+    for name, works in committer.works.find_others([*names]).items():
         for work in works:
             if work.holds and not committer.owns(work):
                 return _describe(path, work, elsewhere.get(name), committer, options)

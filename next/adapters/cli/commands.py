@@ -52,7 +52,14 @@ DERIVED: Final = {
     "clear": Derived("values", "clear_namespace", ("clear campaign",)),
     "list": Derived("values", "list", ("list", "list campaign --prefix bud")),
     "history": Derived("values", "history", ("history order-1 status", "history src/parser.py"), ("namespace", "key")),
-    "transact": Derived("values", "transact", ("transact steps.json", "transact - < steps.json")),
+    "transact": Derived(
+        "values",
+        "transact",
+        (
+            "transact steps.json",
+            """transact - <<< '[{"op": "increment", "namespace": "stats", "key": "visits", "by": 1}]'""",
+        ),
+    ),
     "watch": Derived("values", "watch", ("watch campaign budget --since 2 --timeout 30",), ("namespace", "key")),
     "claims": Derived("claims", "status", ("claims --agent claude",), (), ("resource", "version")),
     "claim": Derived(

@@ -18,7 +18,7 @@ from holdlog.adapters.cli.commands import (
 )
 from holdlog.adapters.cli.fields import IDENTITIES, add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser, suggest
-from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss
+from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss, describe_rest
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
@@ -134,7 +134,10 @@ def _respond(command: str, operation: Operation, surface: Surface, caller: Calle
         if refusal.detail is None and not options.json:
             print_note(str(refusal))
             return 1
-    return show(command, response, options)
+    code = show(command, response, options)
+    if not options.json and (rest := describe_rest(type(operation), response)):
+        print_note(rest)
+    return code
 
 
 def show(command: str, response: Object, options: Namespace) -> int:

@@ -29,10 +29,17 @@ _ALIASES: Final = {
     "start": "--from",
     "end": "--to",
 }
-_WORDS: Final = {"start": "FROM", "end": "TO", "operations": "FILE"}
+_WORDS: Final = {"start": "FROM", "end": "TO", "operations": "FILE", "checkpoint": "FILE"}
+_HELP: Final = {
+    "operations": "a JSON list of steps; - is standard input",
+    "checkpoint": "a file whose last line checkpoint printed: the log must contain it; - is standard input",
+    "since_version": "the version that you know (default: 0, which returns the current value at once if there is one)",
+}
+"""Where the help of an option differs from that of its argument."""
 _SPECIAL: Final = {"older_than_seconds": ("--older-than", read_duration, "AGE")}
 _METAVARS: Final[dict[Any, str]] = {int: "N", float: "SECONDS"}
 _CONDITION: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
+_ITEM: Final = re.compile(r"\.\d+")
 _ARGUMENT: Final = re.compile(r"([a-z_]+)((?:\.\w+)*): ")
 
 
@@ -55,7 +62,7 @@ def add_fields(
             nargs="?" if is_optional else None,
             type=_find_reader(name, field),
             default=argparse.SUPPRESS,
-            help=field.description,
+            help=_HELP.get(name, field.description),
         )
     for name, field in kind.model_fields.items():
         if name not in (*words, *without):
@@ -93,7 +100,8 @@ def name_argument(error: InvalidError, kind: type[Operation], words: tuple[str, 
         return InvalidError(text)
     name = names[place[1]]
     here = name_word(name) if name in words else list_names(kind, name)[-1]
-    return InvalidError(f"{here}{place[2]}: {text[place.end() :]}")
+    part = _ITEM.sub("", place[2])  # an option is repeated for each item
+    return InvalidError(f"{here}{part}: {text[place.end() :]}")
 
 
 def read_value(text: str) -> Any:
@@ -162,7 +170,7 @@ def _unwrap(kind: Any) -> Any:
 def _describe(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, Any]:
     """How argparse takes an option."""
     annotation = _unwrap(_unwrap(field.annotation))
-    text = field.description or ""
+    text = _HELP.get(name, field.description or "")
     if name in IDENTITIES and field.is_required():
         text = "who calls (default: HOLDLOG_AGENT, or else your user name)"
     elif field.default not in (None, "", False) and not field.is_required():
@@ -174,9 +182,8 @@ def _describe(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, A
         return options | {"type": _SPECIAL[name][1], "metavar": _SPECIAL[name][2]}
     if get_origin(annotation) is Literal:
         return options | {"choices": get_args(annotation), "metavar": name.upper()}
-    metavar = (
-        "NAME" if name in IDENTITIES else _METAVARS.get(annotation, name.removesuffix("_id").rpartition("_")[2].upper())
-    )
+    last = name.removesuffix("_id").rpartition("_")[2].upper()
+    metavar = "NAME" if name in IDENTITIES else _WORDS.get(name) or _METAVARS.get(annotation, last)
     options |= {"metavar": metavar, "type": _find_reader(name, field)}
     if get_origin(annotation) is list:
         return options | {"action": "append", "metavar": "RESOURCE@VERSION" if name == "guard" else metavar}

@@ -1,10 +1,11 @@
-"""Results for people: a sentence that begins with the status, or a table. The rest prints as it is."""
+"""Results for people: a sentence that begins with the status, or a table."""
 
 import json
 import shlex
 from datetime import datetime
 from typing import Any, Final
 
+from holdlog.adapters.cli.fields import list_names, name_word
 from holdlog.adapters.cli.texts import (
     show_author,
     show_clock,
@@ -16,11 +17,18 @@ from holdlog.adapters.cli.texts import (
     show_time,
     show_value,
 )
+from holdlog.adapters.operations.base import Operation
 
 Object = dict[str, Any]
 GOOD: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
-_MORE: Final = {"next_after": "--after", "next_before": "--before", "next_start": "FROM"}
+_WRITTEN: Final = ("value", "previous")  # by agents; shown as JSON
+_MORE: Final = {
+    "next_after": ("after_key", "after_version", "after"),
+    "next_before": ("before_version", "before"),
+    "next_start": ("start",),
+}
+"""What says that there are more rows, and the arguments that may take it."""
 
 
 def describe(command: str, response: Object, store: str) -> str:
@@ -32,13 +40,16 @@ def describe(command: str, response: Object, store: str) -> str:
         return "redacted" if response.get("redacted") else json.dumps(response["value"], ensure_ascii=False, indent=2)
     if command == "checkpoint":
         return f"{response['position']} {response['digest']} {response['at']}"
+    if command == "verify":
+        last = f"the last at {_clock(response['at'])}, with digest {response['digest']}"
+        return f"the log is whole: {response['position']} events, {last}"
     if command == "token" and "token" in response:
         return str(response["token"])
     if command == "thread" and "items" in response:
         return "\n".join(_show_item(item) for item in response["items"]) or "nothing was appended"
     if command in ("set", "delete"):
         return f"version {response['version']}"
-    if command == "list":
+    if "records" in response or "namespaces" in response:
         return _show_list(response, store)
     if "history" in response:
         rows = [_show_hold(row) if "held_by" in row else _show_version(row) for row in response["history"]]
@@ -52,14 +63,22 @@ def add_remark(command: str, response: Object) -> str:
     """A note for people after a result; empty for most."""
     if command == "delete" and "deleted_version" in response:
         return f"the history keeps the value of version {response['deleted_version']}; to remove it: holdlog redact -h"
-    for name, option in _MORE.items():
-        if name in response:
-            return f"there is more: pass {option} {shlex.quote(str(response[name]))}"
     if command == "update" and "version" in response:
         return f"version {response['version']}"
     if command == "get" and "expires_in_seconds" in response:
         return f"expires in {show_duration(response['expires_in_seconds'])}"
     return ""
+
+
+def describe_rest(kind: type[Operation], response: Object) -> str:
+    """How to read on after a page; empty if it is the last."""
+    mark = next((mark for mark in _MORE if mark in response), None)
+    if mark is None:
+        return ""
+    names = [name for name in _MORE[mark] if name in kind.model_fields]
+    name = names[-1 if "claims" in response else 0]  # `at` pages claims by resource, values by key
+    option = name_word(name) if name in kind.words else list_names(kind, name)[-1]
+    return f"there are more; to read on, pass {option} {shlex.quote(str(response[mark]))}"
 
 
 def describe_loss(lost: Object) -> str:
@@ -302,21 +321,43 @@ def _show_message(message: Object) -> str:
 
 
 def _show_any(response: Object) -> str:
-    """Lists as tables, and the other fields in one line."""
-    parts, rest = [], {}
-    for name, value in response.items():
+    """A line for each field, then each list of objects as a table."""
+    fields, tables = list[tuple[str, ...]](), list[str]()
+    for name, content in response.items():
         if name == "events":
-            parts += [show_line(event) for event in value]
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            columns = list(dict.fromkeys(column for row in value for column in row))
-            parts.append(show_table([tuple(_show_cell(row.get(column)) for column in columns) for row in value]))
-        elif value != []:
-            rest[name] = value
-    return "\n".join([*filter(None, parts), *([text] if (text := show_fields(rest)) else [])])
+            tables += map(show_line, content)
+        elif isinstance(content, list) and (not content or isinstance(content[0], dict)):
+            tables.append(f"\n{_title(name)}:\n{_show_rows(content) or 'nothing was found'}")
+        elif name not in ("status", "hint", "lost", *_MORE):
+            fields.append((_title(name), _show_content(name, content)))
+    return "\n".join([show_table(fields), *tables]).strip("\n")
 
 
-def _show_cell(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else show_value(value)
+def _show_rows(rows: list[Object]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [tuple(_show_content(name, row.get(name)) for name in names) for row in rows]
+    return show_table([tuple(_title(name).upper() for name in names), *cells])
+
+
+def _title(name: str) -> str:
+    return name.removeprefix("is_").removesuffix("_seconds").replace("_", " ")
+
+
+def _show_content(name: str, content: Any) -> str:
+    """A field in a table, as its name and type say."""
+    if content is None or isinstance(content, bool):
+        return "" if content is None else "yes" if content else "no"
+    if name in _WRITTEN:
+        return show_value(content)
+    if name == "at" or name.endswith("_at"):
+        return show_time(datetime.fromisoformat(content))
+    if name.endswith("_seconds"):
+        return show_duration(content)
+    if isinstance(content, list):
+        return "; ".join(_show_content("", item) for item in content)
+    if isinstance(content, dict):
+        return ", ".join(f"{_title(key)} {_show_content(key, part)}" for key, part in content.items())
+    return str(content)
 
 
 def _clock(text: str) -> str:

@@ -7,7 +7,7 @@ from argparse import Namespace
 from contextlib import suppress
 
 from holdlog.adapters.cli.settings import find_place
-from holdlog.adapters.cli.texts import NEXT_STEP
+from holdlog.adapters.cli.texts import NEXT_STEP, print_note
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import list_candidates
 from holdlog.adapters.engine.engine import Engine
@@ -52,11 +52,16 @@ def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
 
 
 def open_to_write(options: Namespace) -> Engine:
-    """The store of a command, which may create it. Raises StoreError, UnavailableError."""
+    """The store of a command, which may create it. A note says so if --db names it: it may be mistyped. Raises
+    StoreError, UnavailableError."""
     place = find_place(options.db)
+    is_new = not has_store(place)
     if place != ":memory:" and not is_url(place):
         prepare_folder(place, os.environ)
-    return open_engine(place)
+    engine = open_engine(place)
+    if is_new and options.db is not None:
+        print_note(f"created the store {place}")
+    return engine
 
 
 def find_names(options: Namespace) -> Workspaces:

@@ -293,7 +293,7 @@ def _add_foreach(targets: Targets) -> Targets:
 
             inner = read_shell(known[0] if len(known) == 1 else shlex.join(known), folder)
             paths, git = (*targets.paths, *inner.paths), (*targets.git, *inner.git)
-            targets = Targets(paths, git, targets.reports or inner.reports, targets.problem)
+            targets = targets._replace(paths=paths, git=git, reports=targets.reports or inner.reports)
     return targets
 
 

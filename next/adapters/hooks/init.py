@@ -159,22 +159,25 @@ def _find_problem(target: Target) -> str | None:
 
 def start_server(project: Project) -> tuple[str, bool]:
     """Start the server as hosts do, ask for its tools, and end it. Returns a line, and whether it starts."""
+    program = shutil.which(project.command)
+    if program is None:
+        return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
     requests = [{"jsonrpc": "2.0", "id": at, "method": it, "params": given} for at, (it, given) in enumerate(_REQUESTS)]
     requests.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     text = "".join(f"{json.dumps(request)}\n" for request in requests)
     try:
         done = subprocess.run(
-            [project.command, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
+            [program, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
             timeout=START_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"the server did not answer within {START_SECONDS:.0f} s", False
     except OSError as error:
-        return f"the server does not start: {project.command} cannot be run ({error.strerror})", False
+        return f"the server does not start: {program} cannot be run ({error.strerror})", False
     for line in done.stdout.splitlines():
         with suppress(ValueError, KeyError, TypeError):
-            return f"the server starts, with {len(json.loads(line)['result']['tools'])} tools", True
-    return f"the server does not start: {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
+            return f"the server starts, with {len(json.loads(line)['result']['tools'])} tools ({program})", True
+    return f"the server does not start ({program}): {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
 
 
 # --- plan

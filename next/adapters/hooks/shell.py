@@ -47,7 +47,7 @@ def _table(rows: str) -> dict[str, str]:
 READERS: Final = _set(
     """- : [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
     dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump history
-    holdlog hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
+    hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
     tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
@@ -112,7 +112,8 @@ def read_shell(command: str, folder: str) -> Targets:
         problem = UNPARSED
     except (UnclearError, RecursionError):
         problem = TOO_COMPLEX
-    return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
+    reports = reader.reports or problem != ""
+    return Targets(tuple(reader.paths), tuple(reader.git), reports, problem, tuple(reader.own))
 
 
 def _load_grammar() -> object:
@@ -187,6 +188,7 @@ class _Reader:
         self.shell: Shell = {"PWD": folder, "HOME": os.path.expanduser("~"), "__temporary": _TEMPORARY}
         self.paths: dict[str, None] = {}
         self.git: dict[GitCommand, None] = {}
+        self.own: list[tuple[str | None, ...]] = []
         self.reports = False
         self._folder = folder
         self._made = {_TEMPORARY}  # folders that the command itself makes
@@ -452,6 +454,9 @@ class _Reader:
         if not _is_harmless("git", operands):
             self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
 
+    def _holdlog(self, program: str, words: Words) -> None:
+        self.own.append(({**self.shell, **self._assigned}.get("HOLDLOG_AGENT"), *words))
+
     def _mkdir(self, program: str, words: Words) -> None:
         self._made |= {path for path in map(self._path, words) if path is not None}
 
@@ -526,5 +531,6 @@ _PROGRAMS: Final[Mapping[str, Callable[[_Reader, str, Words], None]]] = {
     **dict.fromkeys(_EDITORS, _Reader._sed),
     "find": _Reader._find,
     "git": _Reader._git,
+    "holdlog": _Reader._holdlog,
     "mkdir": _Reader._mkdir,
 }

@@ -33,6 +33,7 @@ from holdlog.adapters.hooks.files import (
     find_settings,
     list_uncommitted,
 )
+from holdlog.adapters.hooks.own import judge_own
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
@@ -152,7 +153,7 @@ class Work:
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
-        reason = self._find_human() or self._guard() or self._claim()
+        reason = judge_own(call.targets.own, self.name) or self._find_human() or self._guard() or self._claim()
         lost = "; ".join(self._describer.describe_losses(self._losses, self._held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]

@@ -147,14 +147,16 @@ class Workspaces:
         own, path = self._split(resource)
         return f"{own[0].root}/{path}" if own else None
 
-    def is_missing(self, resource: str) -> bool:
-        """Whether no such file exists, and probably none will: its folder is missing, too, or it is a bare word without
-        slash or dot."""
+    def find_doubt(self, resource: str) -> str:
+        """Why a claim probably protects nothing; empty if it does. `folder`: the name of one without the slash does not
+        contain what is below it. `missing`: no such file exists, and probably none will: its folder is missing, too, or
+        it is a bare word without slash or dot."""
         path = self.find_file(resource)
         if path is None or os.path.lexists(path.rstrip("/")):
-            return False
+            return "folder" if path is not None and path[-1] != "/" and os.path.isdir(path) else ""
         name = self._split(resource)[1]
-        return ("/" not in name and "." not in name) or not os.path.isdir(os.path.dirname(path.rstrip("/")))
+        is_word = "/" not in name and "." not in name
+        return "missing" if is_word or not os.path.isdir(os.path.dirname(path.rstrip("/"))) else ""
 
     # --- parts
 

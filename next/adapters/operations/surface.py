@@ -28,6 +28,9 @@ _MISSING: Final = (
     "No such file in this worktree. If you mean something that exists once for all worktrees, release this and"
     " claim {}."
 )
+_FOLDER: Final = (
+    "You claimed only the name of a folder, not what is below it. Call claim() with a slash at the end: {}/"
+)
 _ELSEWHERE: Final = "The same file of another workspace is claimed (also_claimed_in): agree on who changes it."
 _RESOURCES: Final = frozenset(
     ("resource", "covered_by", "previous_resource", "moved_to", "holds", "waits_for", "also", "next_after")
@@ -41,7 +44,7 @@ class Names(Protocol):
     def resolve(self, text: str, is_new: bool = False) -> str: ...
     def spell(self, resource: str) -> str: ...
     def list_elsewhere(self, resource: str) -> list[tuple[str, str]]: ...
-    def is_missing(self, resource: str) -> bool: ...
+    def find_doubt(self, resource: str) -> str: ...
 
 
 class Surface:
@@ -101,7 +104,12 @@ class Surface:
             ]:
                 response["also_claimed_in"] = held
                 response.setdefault("hint", _ELSEWHERE)
-        if response["status"] == "claimed" and "position" in response and names.is_missing(resource):
+        if response["status"] != "claimed" or "position" not in response:
+            return
+        claimed = (resource, *(row["resource"] for row in response.get("also", ())))
+        if (folder := next((name for name in claimed if names.find_doubt(name) == "folder"), None)) is not None:
+            response["hint"] = _FOLDER.format(folder)
+        elif names.find_doubt(resource):
             name = resource.removeprefix("file://").partition("/")[2] if resource.startswith("file://") else resource
             response.setdefault("hint", _MISSING.format(f"custom://{name}"))
 

@@ -6,6 +6,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -143,8 +144,8 @@ def read_policy(root: str) -> Policy:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         policy = Policy() if content is None else _parse(content)
     except (OSError, ValueError) as error:
-        why = "took too long" if isinstance(error, TimeoutError) else "failed"
-        policy = Policy(problem=f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
+        why = "git took too long" if isinstance(error, TimeoutError) else str(error)
+        policy = Policy(problem=f"{FILE}: is not in force: {why}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, policy
     return policy
@@ -199,7 +200,7 @@ def _read_committed(worktree: Repository) -> bytes | None:
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
     server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):
-        with open(f"{worktree.git_folder}/index", "rb") as file:
+        with suppress(FileNotFoundError), open(f"{worktree.git_folder}/index", "rb") as file:
             if FILE.encode() not in file.read():
                 return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -212,8 +213,9 @@ def _read_committed(worktree: Repository) -> bytes | None:
         done = subprocess.run(words, input=f"HEAD:{FILE}\n".encode(), check=True, **options)  # type: ignore[call-overload]
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
-    except subprocess.SubprocessError as error:
-        raise OSError(str(error)) from None
+    except subprocess.CalledProcessError as error:
+        problem = error.stderr.decode(errors="backslashreplace").partition("\n")[0]
+        raise OSError(f"git failed: {problem}") from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None

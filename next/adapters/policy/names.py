@@ -34,8 +34,8 @@ class CurrentNames:
     def list_elsewhere(self, resource: str) -> list[tuple[str, str]]:
         return self._names.list_elsewhere(resource)
 
-    def is_missing(self, resource: str) -> bool:
-        return self._names.is_missing(resource)
+    def find_doubt(self, resource: str) -> str:
+        return self._names.find_doubt(resource)
 
     def _find(self) -> None:
         self._names: Workspaces = find_workspaces(*self._arguments)
