@@ -110,14 +110,23 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
     expression = f"await {expression}" if awaits else expression
     expression = f"({expression}).{operation.returns}" if operation.returns else expression
-    doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
-    arguments = [f"        {it.alias or name}: {it.description}." for name, it in fields.items() if it.description]
-    if arguments:
-        doc = "\n".join([doc, "", *arguments, "        "])
     return (
         f"\n    {awaits}def {operation.name}({parameters}) -> {show_result(operation)}:\n"
-        f'        """{doc}"""\n        result: {show_result(operation)} = {expression}\n        return result\n'
+        f'        """{write_doc(operation, awaits)}"""\n        return {expression}\n'
     )
+
+
+def write_doc(operation: type[base.Operation], awaits: str) -> str:
+    """The docstring of a method; those for coroutines refer to the others."""
+    if awaits:
+        return f"As StateStore.{operation.name}."
+    doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
+    named = [
+        f"        {it.alias or name}: {it.description}."
+        for name, it in operation.model_fields.items()
+        if it.description
+    ]
+    return "\n".join([doc, "", *named, "        "]) if named else doc
 
 
 def write_class(name: str, purpose: str, usage: str, parent: str, awaits: str) -> str:

@@ -47,34 +47,12 @@ class AsyncStateStore(AwaitableHandle):
         | board.Available
         | board.BoardPage
     ):
-        """Read the past: a value, the list of a namespace, a thread, a resource, or without any the board, as get,
-        list, thread_read and status returned it then. moment is a position of the log, a version of the key (v3),
-        or a time.
-
-        thread_id: Its newest messages and results then.
-        prefix: Of the keys of a namespace.
-        agent: Of the board: what it and its sub-agents held.
-        after_key: The next_after of the page before of a namespace.
-        after: The next_after of the page before of the board.
-        """
-        result: (
-            query_results.StateRecord
-            | query_results.RecordPage
-            | query_results.ThreadPage
-            | query_results.NoThread
-            | board.Held
-            | board.Available
-            | board.BoardPage
-        ) = await self._ask(past.At, locals())
-        return result
+        """As StateStore.at."""
+        return await self._ask(past.At, locals())
 
     async def backup(self, folder: Any) -> query_results.Backup:
-        """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
-
-        folder: Where the file is to be.
-        """
-        result: query_results.Backup = await self._do(transfer.BackUp, locals())
-        return result
+        """As StateStore.backup."""
+        return await self._do(transfer.BackUp, locals())
 
     async def blame(
         self,
@@ -86,22 +64,12 @@ class AsyncStateStore(AwaitableHandle):
         before_version: int | None = None,
         limit: int = 20,
     ) -> query_results.Blame | query_results.FileBlame:
-        """Who wrote a value last, based on which version, guarded by which claims, and why; with resource, who changed
-        a file.
-
-        at: As of this version of the key, position or time.
-        resource: A file that hooks watch, instead of a value.
-        before_version: The next_before of the page of a file before.
-        limit: Changes of a file, the newest first.
-        """
-        result: query_results.Blame | query_results.FileBlame = await self._ask(changes.ReadBlame, locals())
-        return result
+        """As StateStore.blame."""
+        return await self._ask(changes.ReadBlame, locals())
 
     async def checkpoint(self) -> query_results.Checkpoint:
-        """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
-        of the events before it."""
-        result: query_results.Checkpoint = await self._ask(admin.MakeCheckpoint, locals())
-        return result
+        """As StateStore.checkpoint."""
+        return await self._ask(admin.MakeCheckpoint, locals())
 
     async def claim(
         self,
@@ -122,33 +90,14 @@ class AsyncStateStore(AwaitableHandle):
         | claim_results.Deadlock
         | claim_results.Expired
     ):
-        """Claim a file, a folder (trailing slash) or custom://name before you change it. claimed or already_claimed:
-        you hold it; call release() when done. busy: another agent holds it; work on something else, or queue with
-        wait_seconds. deadlock: release one of your claims first. Claim again to renew.
-
-        resource: src/main.py, src/ for all below it, or custom://name.
-        agent: A name unique to you; a sub-agent appends /task.
-        receipt: The one returned with your grant, if any.
-        also: More resources: all are granted or none.
-        lease_seconds: The claim ends after so long, whatever you do.
-        wait_seconds: Queue for it so long.
-        note: For others: what you do, how long it takes.
-        """
-        result: (
-            claim_results.Claimed
-            | claim_results.AlreadyClaimed
-            | claim_results.Busy
-            | claim_results.Deadlock
-            | claim_results.Expired
-        ) = await self._queue(claims.Claim, locals())
-        return result
+        """As StateStore.claim."""
+        return await self._queue(claims.Claim, locals())
 
     async def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> results.ClearResult:
-        """Delete all values of a namespace in one transaction, whatever their versions."""
-        result: results.ClearResult = await self._run(values.ClearNamespace, locals())
-        return result
+        """As StateStore.clear_namespace."""
+        return await self._run(values.ClearNamespace, locals())
 
     async def delete(
         self,
@@ -161,9 +110,8 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
-        """Delete a value. Its history stays, and its versions go on."""
-        result: results.DeleteResult = await self._run(values.Delete, locals())
-        return result
+        """As StateStore.delete."""
+        return await self._run(values.Delete, locals())
 
     async def diff(
         self,
@@ -175,17 +123,12 @@ class AsyncStateStore(AwaitableHandle):
         limit: int = 100,
         after_key: str | None = None,
     ) -> difference.Difference:
-        """List the values of a namespace, or the parts of one value, that differ between two moments.
-
-        after_key: The next_after of the page before.
-        """
-        result: difference.Difference = await self._ask(changes.Diff, locals())
-        return result
+        """As StateStore.diff."""
+        return await self._ask(changes.Diff, locals())
 
     async def doctor(self) -> query_results.Diagnosis:
-        """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
-        result: query_results.Diagnosis = await self._do(admin.Diagnose, locals())
-        return result
+        """As StateStore.doctor."""
+        return await self._do(admin.Diagnose, locals())
 
     async def events(
         self,
@@ -199,67 +142,34 @@ class AsyncStateStore(AwaitableHandle):
         limit: int = 100,
         wait_seconds: float = 0,
     ) -> query_results.EventPage:
-        """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
-        moved leads on.
-
-        namespace: Values of this namespace.
-        prefix: Of keys; needs a namespace.
-        kinds: record, claim, thread, or ValueWritten ….
-        resource: Claims that overlap it.
-        agent: Events of this agent and its sub-agents.
-        wait_seconds: Wait so long for the first event.
-        """
-        result: query_results.EventPage = await self._wait(log.Events, locals())
-        return result
+        """As StateStore.events."""
+        return await self._wait(log.Events, locals())
 
     async def export(
         self, destination: Any, *, first: int = 1, last: int | None = None, values: bool = True
     ) -> query_results.ExportedLog:
-        """Write the log as JSON lines, whole or from one position to another: `import_` reads it, and
-        docs/verify_log.py verifies it without holdlog.
-
-        destination: Path of a new file, or an open binary file.
-        values: Or only the hashes of what people wrote.
-        """
-        result: query_results.ExportedLog = await self._ask(transfer.Export, locals())
-        return result
+        """As StateStore.export."""
+        return await self._ask(transfer.Export, locals())
 
     async def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
     ) -> query_results.Export:
-        """Export the values of a namespace with their histories, in pages.
-
-        after_key: The next_after of the page before.
-        """
-        result: query_results.Export = await self._ask(values.ExportNamespace, locals())
-        return result
+        """As StateStore.export_namespace."""
+        return await self._ask(values.ExportNamespace, locals())
 
     async def get(self, namespace: str, key: str) -> query_results.StateRecord:
-        """Read a value and its version, which set() takes as expected_version.
-
-        namespace: Group of keys, e.g. order-1234.
-        """
-        result: query_results.StateRecord = await self._ask(values.Get, locals())
-        return result
+        """As StateStore.get."""
+        return await self._ask(values.Get, locals())
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
     ) -> builtins.list[query_results.HistoryEntry]:
-        """List the versions of a key, the newest first.
-
-        before_version: The next_before of the page before.
-        """
-        result: builtins.list[query_results.HistoryEntry] = (await self._ask(values.ReadHistory, locals())).history
-        return result
+        """As StateStore.history."""
+        return (await self._ask(values.ReadHistory, locals())).history
 
     async def import_(self, source: Any) -> query_results.ImportedLog:
-        """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
-        stays a hash. All of it is verified first.
-
-        source: Path of an export, or an open binary file.
-        """
-        result: query_results.ImportedLog = await self._do(transfer.Import, locals())
-        return result
+        """As StateStore.import_."""
+        return await self._do(transfer.Import, locals())
 
     async def list(
         self,
@@ -270,13 +180,8 @@ class AsyncStateStore(AwaitableHandle):
         after_key: str | None = None,
         deleted: bool = False,
     ) -> query_results.RecordPage | query_results.NamespacePage:
-        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces.
-
-        after_key: The next_after of the page before.
-        deleted: List deleted keys instead.
-        """
-        result: query_results.RecordPage | query_results.NamespacePage = await self._ask(values.List, locals())
-        return result
+        """As StateStore.list."""
+        return await self._ask(values.List, locals())
 
     async def log(
         self,
@@ -292,38 +197,18 @@ class AsyncStateStore(AwaitableHandle):
         refusals: bool = False,
         limit: int = 100,
     ) -> query_results.LogPage:
-        """List the events of a range, the oldest first; with refusals, refused commands among them, without values. A
-        store keeps the last 10,000 refusals, which a process records with its next write.
-
-        namespace: Values of this namespace.
-        prefix: Of keys; needs a namespace.
-        kinds: record, claim, thread, or ValueWritten ….
-        resource: Claims that overlap it.
-        agent: Events of this agent and its sub-agents.
-        start: The first event, or a time.
-        end: The last event, or a time.
-        after: The next_after of the page before.
-        """
-        result: query_results.LogPage = await self._ask(log.Log, locals())
-        return result
+        """As StateStore.log."""
+        return await self._ask(log.Log, locals())
 
     async def rebuild(self) -> query_results.Rebuilt:
-        """Rebuild the views of values and claims from the log. Others wait meanwhile."""
-        result: query_results.Rebuilt = await self._do(admin.Rebuild, locals())
-        return result
+        """As StateStore.rebuild."""
+        return await self._do(admin.Rebuild, locals())
 
     async def redact(
         self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
     ) -> query_results.Redaction:
-        """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so
-        that the log verifies. Write or delete a current value first, and release a live claim. Backups and exports
-        keep the text.
-
-        event: The id of an event: STREAM@VERSION.
-        older_than_seconds: Redact all former texts of this age.
-        """
-        result: query_results.Redaction = await self._do(admin.Redact, locals())
-        return result
+        """As StateStore.redact."""
+        return await self._do(admin.Redact, locals())
 
     async def release(
         self,
@@ -343,40 +228,20 @@ class AsyncStateStore(AwaitableHandle):
         | claim_results.NotHolder
         | claim_results.Expired
     ):
-        """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome
-        what you did, so that the next holder knows.
-
-        moved_to: The new name, with outcome moved.
-        note: For the next holder.
-        """
-        result: (
-            claim_results.Released
-            | claim_results.AlreadyFree
-            | claim_results.NeverClaimed
-            | claim_results.NotHolder
-            | claim_results.Expired
-        ) = await self._run(claims.Release, locals())
-        return result
+        """As StateStore.release."""
+        return await self._run(claims.Release, locals())
 
     async def replay(
         self, start: int | str | datetime, end: int | str | datetime = "now", *, limit: int = 1000
     ) -> board.Replayed:
-        """List the events from one moment to another, and the state then: values, claims and queues.
-
-        limit: Of each list.
-        """
-        result: board.Replayed = await self._ask(past.Replay, locals())
-        return result
+        """As StateStore.replay."""
+        return await self._ask(past.Replay, locals())
 
     async def resource_history(
         self, resource: str, limit: int = 100, *, before: int | None = None
     ) -> builtins.list[query_results.HoldEntry]:
-        """List who held a resource, or something that overlaps it, and how each hold ended; the newest first.
-
-        before: The next_before of the page before.
-        """
-        result: builtins.list[query_results.HoldEntry] = (await self._ask(past.ResourceHistory, locals())).history
-        return result
+        """As StateStore.resource_history."""
+        return (await self._ask(past.ResourceHistory, locals())).history
 
     async def revert(
         self,
@@ -391,16 +256,8 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> revert_results.Reverted:
-        """Undo what a session, or all writes under a correlation id, changed last. Keys that others wrote or claim are
-        kept. Try it with dry_run first.
-
-        session: Whose writes are undone.
-        correlation_id: Instead of session.
-        agent: Only its writes and those of its sub-agents.
-        since: Only writes since this position or time.
-        """
-        result: revert_results.Reverted = await self._do(changes.Revert, locals())
-        return result
+        """As StateStore.revert."""
+        return await self._do(changes.Revert, locals())
 
     async def set(
         self,
@@ -415,16 +272,8 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        """Write a value if its version is still the one you read with get(): expected_version, 0 if it must not exist.
-        In a program, a write without it is unconditional.
-
-        namespace: Group of keys, e.g. order-1234.
-        expected_version: The version you read; 0: must not exist.
-        ttl_seconds: The value expires after so many seconds.
-        guard: Claims you hold, with the versions of your grants.
-        """
-        result: results.SetResult = await self._run(values.SetValue, locals())
-        return result
+        """As StateStore.set."""
+        return await self._run(values.SetValue, locals())
 
     async def status(
         self,
@@ -435,14 +284,8 @@ class AsyncStateStore(AwaitableHandle):
         after: str | None = None,
         limit: int = 100,
     ) -> board.Available | board.Held | board.BoardPage:
-        """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with
-        agent, what that agent and its sub-agents hold and wait for.
-
-        version: Is the grant with this version still current?.
-        after: The next_after of the page before.
-        """
-        result: board.Available | board.Held | board.BoardPage = await self._ask(claims.Status, locals())
-        return result
+        """As StateStore.status."""
+        return await self._ask(claims.Status, locals())
 
     async def thread_append(
         self,
@@ -453,14 +296,8 @@ class AsyncStateStore(AwaitableHandle):
         results: Sequence[Mapping[str, Any]] | None = None,
         request_id: str | None = None,
     ) -> thread_results.Appended:
-        """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that
-        the thread has already (same agent, output, tool_calls and created_at) is not appended again.
-
-        messages: {type: text, role, content}; or tool_call, tool_result.
-        results: {agent_name, output: messages, tool_calls?: tool_results, created_at?}.
-        """
-        result: thread_results.Appended = await self._run(threads.ThreadAppend, locals())
-        return result
+        """As StateStore.thread_append."""
+        return await self._run(threads.ThreadAppend, locals())
 
     async def thread_read(
         self,
@@ -471,15 +308,8 @@ class AsyncStateStore(AwaitableHandle):
         limit: int = 50,
         wait_seconds: float = 0,
     ) -> query_results.ThreadPage | query_results.NoThread:
-        """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass
-        the version of the page as after_version, and wait_seconds.
-
-        after_version: Only later ones, the oldest of them first.
-        before_version: The next_before of the page before.
-        wait_seconds: Wait so long for items after after_version.
-        """
-        result: query_results.ThreadPage | query_results.NoThread = await self._wait(threads.ThreadRead, locals())
-        return result
+        """As StateStore.thread_read."""
+        return await self._wait(threads.ThreadRead, locals())
 
     async def token_create(
         self,
@@ -491,30 +321,18 @@ class AsyncStateStore(AwaitableHandle):
         space: str | None = None,
         request_id: str | None = None,
     ) -> token_results.NewToken | token_results.TokenExists:
-        """Create a token for callers over HTTP. Its text is returned this once, and the store keeps only a hash of it.
-
-        name: 1 to 64 characters of a-z, 0-9 and -; the log shows it.
-        allow: Grants such as read:* or write:build-*.
-        ttl_seconds: None: until it is revoked.
-        space: The first label of the only namespaces that it reaches.
-        """
-        result: token_results.NewToken | token_results.TokenExists = await self._run(tokens.TokenCreate, locals())
-        return result
+        """As StateStore.token_create."""
+        return await self._run(tokens.TokenCreate, locals())
 
     async def token_list(self, *, after: str = "", limit: int = 1000) -> query_results.TokenPage:
-        """List the tokens by name, in pages, without their texts.
-
-        after: The next_after of the page before.
-        """
-        result: query_results.TokenPage = await self._ask(tokens.TokenList, locals())
-        return result
+        """As StateStore.token_list."""
+        return await self._ask(tokens.TokenList, locals())
 
     async def token_revoke(
         self, name: str, *, revoked_by: str, request_id: str | None = None
     ) -> token_results.Revoked | token_results.NoToken:
-        """Revoke a token for ever."""
-        result: token_results.Revoked | token_results.NoToken = await self._run(tokens.TokenRevoke, locals())
-        return result
+        """As StateStore.token_revoke."""
+        return await self._run(tokens.TokenRevoke, locals())
 
     async def transact(
         self,
@@ -525,9 +343,8 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.TransactionResult:
-        """Run several operations on values in one transaction: all of them or none."""
-        result: results.TransactionResult = await self._run(values.Transact, locals())
-        return result
+        """As StateStore.transact."""
+        return await self._run(values.Transact, locals())
 
     async def update(
         self,
@@ -545,37 +362,19 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.UpdateResult:
-        """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
-        append.
-
-        merge: Object to merge; null removes a member.
-        increment: Number to add.
-        append: Item to add to a list.
-        unique: Append only what the list does not contain.
-        """
-        result: results.UpdateResult = await self._update(values.Update, locals())
-        return result
+        """As StateStore.update."""
+        return await self._update(values.Update, locals())
 
     async def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
-        """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
-        that were removed at its end, or another history, show only against a checkpoint that is kept elsewhere.
-
-        checkpoint: A line that checkpoint returned: the log must contain it.
-        """
-        result: query_results.Verified | query_results.Damaged = await self._ask(admin.Verify, locals())
-        return result
+        """As StateStore.verify."""
+        return await self._ask(admin.Verify, locals())
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
-        """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim()
-        next, or queue with claim() and wait_seconds."""
-        result: board.Available | board.WaitTimeout = await self._wait(claims.WaitFor, locals())
-        return result
+        """As StateStore.wait."""
+        return await self._wait(claims.WaitFor, locals())
 
     async def watch(
         self, namespace: str, key: str, since_version: int, *, timeout_seconds: float = 10
     ) -> query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout:
-        """Wait until a value changes from since_version, and return it."""
-        result: query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout = await self._wait(
-            values.Watch, locals()
-        )
-        return result
+        """As StateStore.watch."""
+        return await self._wait(values.Watch, locals())
