@@ -222,7 +222,7 @@ class StateStore(BlockingHandle):
 
         before_version: The next_before of the page before.
         """
-        return (self._ask(values.ReadHistory, locals())).history
+        return self._ask(values.ReadHistory, locals())
 
     def import_(self, source: Any) -> query_results.ImportedLog:
         """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
@@ -334,7 +334,7 @@ class StateStore(BlockingHandle):
 
         before: The next_before of the page before.
         """
-        return (self._ask(past.ResourceHistory, locals())).history
+        return self._ask(past.ResourceHistory, locals())
 
     def revert(
         self,
