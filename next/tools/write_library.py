@@ -24,7 +24,7 @@ NAMES = {
 }
 """Modules of results, as the written files import them."""
 FOLDER = Path(__file__).parents[1] / "adapters" / "python"
-HEAD = '''"""The library {purpose}. Written by `make generate` from the operations; do not edit."""
+HEAD = '''"""The library for threads. Written by `make generate` from the operations; do not edit."""
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from holdlog.adapters.operations import {modules}
-from holdlog.adapters.python.base import {base}
+from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
 from holdlog.domain import revert as revert_results
@@ -43,13 +43,23 @@ from holdlog.projections import board, difference
 from holdlog.projections import results as query_results
 
 
-class {name}({base}):
+class StateStore(BlockingHandle):
     """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
 
-    {usage}
+    Thread-safe. Closes itself as a context manager.
     Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
     and StoreError if it is closed.
     """
+'''
+ASYNC_HEAD = '''"""The library for coroutines. Written by `make generate` from the operations; do not edit."""
+
+from holdlog.adapters.python.base import AwaitableHandle, make_awaitable
+from holdlog.adapters.python.store import StateStore
+
+
+class AsyncStateStore(AwaitableHandle):
+    """As StateStore, for coroutines of any event loops: its methods are awaitable."""
+
 '''
 
 
@@ -94,7 +104,7 @@ def show_result(operation: type[base.Operation]) -> str:
     return " | ".join(f"{NAMES[kind.__module__]}.{kind.__name__}" for kind in operation.results if kind not in raised)
 
 
-def write_method(operation: type[base.Operation], awaits: str) -> str:
+def write_method(operation: type[base.Operation]) -> str:
     fields = operation.model_fields
     positional = [show_argument(name, fields[name]) for name in operation.words]
     if operation.computes:
@@ -108,36 +118,24 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
     call = "_do" if issubclass(operation, base.Task) else call
     call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
-    expression = f"await {expression}" if awaits else expression
-    expression = f"({expression}).{operation.returns}" if operation.returns else expression
     doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
     arguments = [f"        {it.alias or name}: {it.description}." for name, it in fields.items() if it.description]
     if arguments:
         doc = "\n".join([doc, "", *arguments, "        "])
     return (
-        f"\n    {awaits}def {operation.name}({parameters}) -> {show_result(operation)}:\n"
-        f'        """{doc}"""\n        result: {show_result(operation)} = {expression}\n        return result\n'
+        f"\n    def {operation.name}({parameters}) -> {show_result(operation)}:\n"
+        f'        """{doc}"""\n        return {expression}\n'
     )
-
-
-def write_class(name: str, purpose: str, usage: str, parent: str, awaits: str) -> str:
-    modules = ", ".join(module.__name__.rpartition(".")[2] for module in MODULES)
-    head = HEAD.format(purpose=purpose, modules=modules, base=parent, name=name, usage=usage)
-    return head + "".join(write_method(operation, awaits) for _, operation in sorted(base.OPERATIONS.items()))
 
 
 def write_files() -> dict[Path, str]:
     """The two files, not formatted."""
-    usage = "Thread-safe. Closes itself as a context manager."
+    operations = [operation for _, operation in sorted(base.OPERATIONS.items())]
+    modules = ", ".join(module.__name__.rpartition(".")[2] for module in MODULES)
+    names = [f"    {it.name} = make_awaitable(StateStore.{it.name})\n" for it in operations]
     return {
-        FOLDER / "store.py": write_class("StateStore", "for threads", usage, "BlockingHandle", ""),
-        FOLDER / "async_store.py": write_class(
-            "AsyncStateStore",
-            "for coroutines",
-            "As StateStore, for coroutines of any event loops.",
-            "AwaitableHandle",
-            "async ",
-        ),
+        FOLDER / "store.py": HEAD.format(modules=modules) + "".join(map(write_method, operations)),
+        FOLDER / "async_store.py": ASYNC_HEAD + "".join(names),
     }
 
 

@@ -4,10 +4,11 @@ import asyncio
 import os
 import secrets
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final, Literal, Self
+from functools import wraps
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, cast
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
@@ -58,6 +59,10 @@ class Handle:
 
     def _call_as(self, request_id: Any) -> Caller:
         return self._caller._replace(request_id=require_label("request_id", request_id))
+
+
+def _unwrap(kind: type[Query], result: Any) -> Any:
+    return getattr(result, kind.returns) if kind.returns else result
 
 
 class BlockingHandle(Handle):
@@ -125,7 +130,7 @@ class BlockingHandle(Handle):
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
-        return self._engine.ask(kind.parse(arguments))
+        return _unwrap(kind, self._engine.ask(kind.parse(arguments)))
 
     def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:
@@ -299,7 +304,7 @@ class AwaitableHandle(Handle, AsyncSteps):
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
-        return await self._read(kind.parse(arguments))
+        return _unwrap(kind, await self._read(kind.parse(arguments)))
 
     async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:
@@ -312,3 +317,20 @@ class AwaitableHandle(Handle, AsyncSteps):
 
     async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
         return await self._make(self._claim(kind, arguments))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def make_awaitable(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
+    `_ask` …, which are coroutines there."""
+
+    @wraps(method)
+    async def call(self: AwaitableHandle, /, *arguments: P.args, **named: P.kwargs) -> Any:
+        return await cast("Awaitable[R]", method(self, *arguments, **named))
+
+    return call

@@ -57,24 +57,14 @@ class StateStore(BlockingHandle):
         after_key: The next_after of the page before of a namespace.
         after: The next_after of the page before of the board.
         """
-        result: (
-            query_results.StateRecord
-            | query_results.RecordPage
-            | query_results.ThreadPage
-            | query_results.NoThread
-            | board.Held
-            | board.Available
-            | board.BoardPage
-        ) = self._ask(past.At, locals())
-        return result
+        return self._ask(past.At, locals())
 
     def backup(self, folder: Any) -> query_results.Backup:
         """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
 
         folder: Where the file is to be.
         """
-        result: query_results.Backup = self._do(transfer.BackUp, locals())
-        return result
+        return self._do(transfer.BackUp, locals())
 
     def blame(
         self,
@@ -94,14 +84,12 @@ class StateStore(BlockingHandle):
         before_version: The next_before of the page of a file before.
         limit: Changes of a file, the newest first.
         """
-        result: query_results.Blame | query_results.FileBlame = self._ask(changes.ReadBlame, locals())
-        return result
+        return self._ask(changes.ReadBlame, locals())
 
     def checkpoint(self) -> query_results.Checkpoint:
         """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
         of the events before it."""
-        result: query_results.Checkpoint = self._ask(admin.MakeCheckpoint, locals())
-        return result
+        return self._ask(admin.MakeCheckpoint, locals())
 
     def claim(
         self,
@@ -134,21 +122,13 @@ class StateStore(BlockingHandle):
         wait_seconds: Queue for it so long.
         note: For others: what you do, how long it takes.
         """
-        result: (
-            claim_results.Claimed
-            | claim_results.AlreadyClaimed
-            | claim_results.Busy
-            | claim_results.Deadlock
-            | claim_results.Expired
-        ) = self._queue(claims.Claim, locals())
-        return result
+        return self._queue(claims.Claim, locals())
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> results.ClearResult:
         """Delete all values of a namespace in one transaction, whatever their versions."""
-        result: results.ClearResult = self._run(values.ClearNamespace, locals())
-        return result
+        return self._run(values.ClearNamespace, locals())
 
     def delete(
         self,
@@ -162,8 +142,7 @@ class StateStore(BlockingHandle):
         request_id: str | None = None,
     ) -> results.DeleteResult:
         """Delete a value. Its history stays, and its versions go on."""
-        result: results.DeleteResult = self._run(values.Delete, locals())
-        return result
+        return self._run(values.Delete, locals())
 
     def diff(
         self,
@@ -179,13 +158,11 @@ class StateStore(BlockingHandle):
 
         after_key: The next_after of the page before.
         """
-        result: difference.Difference = self._ask(changes.Diff, locals())
-        return result
+        return self._ask(changes.Diff, locals())
 
     def doctor(self) -> query_results.Diagnosis:
         """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
-        result: query_results.Diagnosis = self._do(admin.Diagnose, locals())
-        return result
+        return self._do(admin.Diagnose, locals())
 
     def events(
         self,
@@ -209,8 +186,7 @@ class StateStore(BlockingHandle):
         agent: Events of this agent and its sub-agents.
         wait_seconds: Wait so long for the first event.
         """
-        result: query_results.EventPage = self._wait(log.Events, locals())
-        return result
+        return self._wait(log.Events, locals())
 
     def export(
         self, destination: Any, *, first: int = 1, last: int | None = None, values: bool = True
@@ -221,8 +197,7 @@ class StateStore(BlockingHandle):
         destination: Path of a new file, or an open binary file.
         values: Or only the hashes of what people wrote.
         """
-        result: query_results.ExportedLog = self._ask(transfer.Export, locals())
-        return result
+        return self._ask(transfer.Export, locals())
 
     def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
@@ -231,16 +206,14 @@ class StateStore(BlockingHandle):
 
         after_key: The next_after of the page before.
         """
-        result: query_results.Export = self._ask(values.ExportNamespace, locals())
-        return result
+        return self._ask(values.ExportNamespace, locals())
 
     def get(self, namespace: str, key: str) -> query_results.StateRecord:
         """Read a value and its version, which set() takes as expected_version.
 
         namespace: Group of keys, e.g. order-1234.
         """
-        result: query_results.StateRecord = self._ask(values.Get, locals())
-        return result
+        return self._ask(values.Get, locals())
 
     def history(
         self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
@@ -249,8 +222,7 @@ class StateStore(BlockingHandle):
 
         before_version: The next_before of the page before.
         """
-        result: builtins.list[query_results.HistoryEntry] = (self._ask(values.ReadHistory, locals())).history
-        return result
+        return self._ask(values.ReadHistory, locals())
 
     def import_(self, source: Any) -> query_results.ImportedLog:
         """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
@@ -258,8 +230,7 @@ class StateStore(BlockingHandle):
 
         source: Path of an export, or an open binary file.
         """
-        result: query_results.ImportedLog = self._do(transfer.Import, locals())
-        return result
+        return self._do(transfer.Import, locals())
 
     def list(
         self,
@@ -275,8 +246,7 @@ class StateStore(BlockingHandle):
         after_key: The next_after of the page before.
         deleted: List deleted keys instead.
         """
-        result: query_results.RecordPage | query_results.NamespacePage = self._ask(values.List, locals())
-        return result
+        return self._ask(values.List, locals())
 
     def log(
         self,
@@ -304,13 +274,11 @@ class StateStore(BlockingHandle):
         end: The last event, or a time.
         after: The next_after of the page before.
         """
-        result: query_results.LogPage = self._ask(log.Log, locals())
-        return result
+        return self._ask(log.Log, locals())
 
     def rebuild(self) -> query_results.Rebuilt:
         """Rebuild the views of values and claims from the log. Others wait meanwhile."""
-        result: query_results.Rebuilt = self._do(admin.Rebuild, locals())
-        return result
+        return self._do(admin.Rebuild, locals())
 
     def redact(
         self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
@@ -322,8 +290,7 @@ class StateStore(BlockingHandle):
         event: The id of an event: STREAM@VERSION.
         older_than_seconds: Redact all former texts of this age.
         """
-        result: query_results.Redaction = self._do(admin.Redact, locals())
-        return result
+        return self._do(admin.Redact, locals())
 
     def release(
         self,
@@ -349,14 +316,7 @@ class StateStore(BlockingHandle):
         moved_to: The new name, with outcome moved.
         note: For the next holder.
         """
-        result: (
-            claim_results.Released
-            | claim_results.AlreadyFree
-            | claim_results.NeverClaimed
-            | claim_results.NotHolder
-            | claim_results.Expired
-        ) = self._run(claims.Release, locals())
-        return result
+        return self._run(claims.Release, locals())
 
     def replay(
         self, start: int | str | datetime, end: int | str | datetime = "now", *, limit: int = 1000
@@ -365,8 +325,7 @@ class StateStore(BlockingHandle):
 
         limit: Of each list.
         """
-        result: board.Replayed = self._ask(past.Replay, locals())
-        return result
+        return self._ask(past.Replay, locals())
 
     def resource_history(
         self, resource: str, limit: int = 100, *, before: int | None = None
@@ -375,8 +334,7 @@ class StateStore(BlockingHandle):
 
         before: The next_before of the page before.
         """
-        result: builtins.list[query_results.HoldEntry] = (self._ask(past.ResourceHistory, locals())).history
-        return result
+        return self._ask(past.ResourceHistory, locals())
 
     def revert(
         self,
@@ -399,8 +357,7 @@ class StateStore(BlockingHandle):
         agent: Only its writes and those of its sub-agents.
         since: Only writes since this position or time.
         """
-        result: revert_results.Reverted = self._do(changes.Revert, locals())
-        return result
+        return self._do(changes.Revert, locals())
 
     def set(
         self,
@@ -423,8 +380,7 @@ class StateStore(BlockingHandle):
         ttl_seconds: The value expires after so many seconds.
         guard: Claims you hold, with the versions of your grants.
         """
-        result: results.SetResult = self._run(values.SetValue, locals())
-        return result
+        return self._run(values.SetValue, locals())
 
     def status(
         self,
@@ -441,8 +397,7 @@ class StateStore(BlockingHandle):
         version: Is the grant with this version still current?.
         after: The next_after of the page before.
         """
-        result: board.Available | board.Held | board.BoardPage = self._ask(claims.Status, locals())
-        return result
+        return self._ask(claims.Status, locals())
 
     def thread_append(
         self,
@@ -459,8 +414,7 @@ class StateStore(BlockingHandle):
         messages: {type: text, role, content}; or tool_call, tool_result.
         results: {agent_name, output: messages, tool_calls?: tool_results, created_at?}.
         """
-        result: thread_results.Appended = self._run(threads.ThreadAppend, locals())
-        return result
+        return self._run(threads.ThreadAppend, locals())
 
     def thread_read(
         self,
@@ -478,8 +432,7 @@ class StateStore(BlockingHandle):
         before_version: The next_before of the page before.
         wait_seconds: Wait so long for items after after_version.
         """
-        result: query_results.ThreadPage | query_results.NoThread = self._wait(threads.ThreadRead, locals())
-        return result
+        return self._wait(threads.ThreadRead, locals())
 
     def token_create(
         self,
@@ -498,23 +451,20 @@ class StateStore(BlockingHandle):
         ttl_seconds: None: until it is revoked.
         space: The first label of the only namespaces that it reaches.
         """
-        result: token_results.NewToken | token_results.TokenExists = self._run(tokens.TokenCreate, locals())
-        return result
+        return self._run(tokens.TokenCreate, locals())
 
     def token_list(self, *, after: str = "", limit: int = 1000) -> query_results.TokenPage:
         """List the tokens by name, in pages, without their texts.
 
         after: The next_after of the page before.
         """
-        result: query_results.TokenPage = self._ask(tokens.TokenList, locals())
-        return result
+        return self._ask(tokens.TokenList, locals())
 
     def token_revoke(
         self, name: str, *, revoked_by: str, request_id: str | None = None
     ) -> token_results.Revoked | token_results.NoToken:
         """Revoke a token for ever."""
-        result: token_results.Revoked | token_results.NoToken = self._run(tokens.TokenRevoke, locals())
-        return result
+        return self._run(tokens.TokenRevoke, locals())
 
     def transact(
         self,
@@ -526,8 +476,7 @@ class StateStore(BlockingHandle):
         request_id: str | None = None,
     ) -> results.TransactionResult:
         """Run several operations on values in one transaction: all of them or none."""
-        result: results.TransactionResult = self._run(values.Transact, locals())
-        return result
+        return self._run(values.Transact, locals())
 
     def update(
         self,
@@ -553,8 +502,7 @@ class StateStore(BlockingHandle):
         append: Item to add to a list.
         unique: Append only what the list does not contain.
         """
-        result: results.UpdateResult = self._update(values.Update, locals())
-        return result
+        return self._update(values.Update, locals())
 
     def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
         """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
@@ -562,20 +510,15 @@ class StateStore(BlockingHandle):
 
         checkpoint: A line that checkpoint returned: the log must contain it.
         """
-        result: query_results.Verified | query_results.Damaged = self._ask(admin.Verify, locals())
-        return result
+        return self._ask(admin.Verify, locals())
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
         """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim()
         next, or queue with claim() and wait_seconds."""
-        result: board.Available | board.WaitTimeout = self._wait(claims.WaitFor, locals())
-        return result
+        return self._wait(claims.WaitFor, locals())
 
     def watch(
         self, namespace: str, key: str, since_version: int, *, timeout_seconds: float = 10
     ) -> query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout:
         """Wait until a value changes from since_version, and return it."""
-        result: query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout = self._wait(
-            values.Watch, locals()
-        )
-        return result
+        return self._wait(values.Watch, locals())
