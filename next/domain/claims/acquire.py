@@ -46,6 +46,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     if board.claims and not board.is_free(request):
         return board.events, _queue_or_refuse(command, request, ticket, board)
     if board.claims and (cycle := find_cycle_of_grant(request, ticket, board)):
+        grant_waiting(board)  # what it took over may free something
         return board.events, Deadlock(command.resource, cycle)
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
