@@ -86,6 +86,8 @@ class World:
         self.grants: dict[Key, Grant] = {}
         self.holders: dict[Key, Agent] = {}
         """Of all grants that ever were, the last one."""
+        self.holds: dict[Key, Key] = {}
+        """The first grant of the hold of each."""
         self.tickets: dict[Key, int] = {}
         """Numbers of the calls that ever queued, by resource and version."""
         self.owed: dict[str, Counter[tuple[str, str]]] = {}
@@ -163,6 +165,7 @@ class World:
                 key = (fields["resource"], event.version)
                 self.grants[key] = Grant(fields["mode"], *((key,) if old is None else old[1:]))
                 self.holders[key] = Agent(event.by, fields["of_session"])
+                self.holds[key] = self.grants[key].hold
                 new, *others = self.list_held({key: self.grants[key]} | self.grants)
                 rivals = [it for it in others if claim_rule.exclude(it, new)]
                 assert rivals == [], f"{new} was granted although others hold it: {rivals}"
@@ -283,9 +286,10 @@ class World:
         self.hear(call.wish.agent, said)
         if said and call.lease is not None:
             for it in (said, *(said.also or ())):
-                if (key := (it.resource, it.version)) in self.grants:  # else another call of its agent has replaced it
-                    deadline = max((self.began + call.lease, now + call.lease), self.grants[key].deadline or (0, 0))
-                    self.grants[key] = self.grants[key]._replace(deadline=deadline)
+                for key, grant in self.grants.items():  # another call of its agent may have replaced it
+                    if grant.hold == self.holds[it.resource, it.version]:
+                        deadline = max((self.began + call.lease, now + call.lease), grant.deadline or (0, 0))
+                        self.grants[key] = grant._replace(deadline=deadline)
         return said
 
     def hear(self, agent: Agent, response: Any) -> Any:
