@@ -38,7 +38,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     ticket = _find_ticket(request, board) if board.claims else None
     if ticket is not None:
         request = request._replace(position=ticket.position)
-    if took_over and not board.is_free(request):  # what it took over may have been in its own way
+    if took_over and not _is_grantable(request, ticket, board):  # what it took over may have been in the way of others
         grant_waiting(board)
         ticket = _find_ticket(request, board)
     if board.claims and _holds_all(request, board):
@@ -46,7 +46,6 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     if board.claims and not board.is_free(request):
         return board.events, _queue_or_refuse(command, request, ticket, board)
     if board.claims and (cycle := find_cycle_of_grant(request, ticket, board)):
-        grant_waiting(board)  # what it took over may free something
         return board.events, Deadlock(command.resource, cycle)
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
@@ -187,6 +186,11 @@ def _find_ticket(request: Request, board: Board) -> Claim | None:
 def _holds_all(request: Request, board: Board) -> bool:
     own = [board.find_own(resource, request.who) for resource in request.resources]
     return all(claim is not None and claim.mode == request.mode for claim in own)
+
+
+def _is_grantable(request: Request, ticket: Claim | None, board: Board) -> bool:
+    is_new = board.is_free(request) and not _holds_all(request, board)
+    return is_new and not find_cycle_of_grant(request, ticket, board)
 
 
 def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
