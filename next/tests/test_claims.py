@@ -8,7 +8,7 @@ from pydantic_core import PydanticUndefined
 
 from holdlog.adapters.operations import claims
 from holdlog.domain.claims import commands
-from holdlog.domain.claims.acquire import acquire, release
+from holdlog.domain.claims.acquire import acquire, leave, release
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
@@ -40,7 +40,7 @@ class Story:
         for name in names:
             board.versions[f"claim:{name}"] = self.versions.setdefault(f"claim:{name}", 0)
         self.events = []
-        caller = Caller(self.session, handle="p")
+        caller = Caller(self.session, host="h", handle=self.session)
         board.start(Moment(self.now, self.position, caller, 0, self.now))
         settle(board)
         self._append(board.events)
@@ -185,6 +185,20 @@ def test_agent_lets_in_its_sub_agents_of_the_session_and_takes_over_what_they_le
     story.wait(LEASE // BEATEN_PART / SECOND)
     assert story.claim("bob", "d").status == "busy"
     assert (story.claim("ann", "d").status, story.board["d"]) == ("claimed", ["ann"])
+
+
+def test_hand_over_serves_those_whom_it_frees_although_its_caller_gets_nothing_new():
+    story = Story()
+    story.claim("ann", "src/", mode="shared")
+    story.session = "two"
+    story.claim("ann", "src/a.py", mode="shared")
+    assert story.queue("ann/tests", "src/b.py").status == "busy"
+    story.session = "one"
+    story.act(leave, open_calls=(), guests=())
+    story.session = "two"
+    assert story.claim("ann", "src/a.py", mode="shared").status == "already_claimed"
+    assert story.kinds == ["ClaimHandedOver", "ClaimGranted"]
+    assert story.board["src/b.py"] == ["ann/tests"]
 
 
 def test_sharing_waiters_are_granted_together_up_to_one_that_wants_it_alone():
