@@ -1,1 +1,1 @@
-"""Where holdlog meets the world: stores, notifications, tools, command line. Only compose.py names concrete classes."""
+"""Operations, engine, stores and surfaces."""

@@ -1,149 +1,137 @@
-"""`python -m bench`: runs the groups, prints the figures with their targets, and what was met and what was missed."""
+"""Measure: python -m bench values|claims|coroutines|processes|postgres|hooks [--json]
+
+All contestants of a table alternate in one run: compare the ratios, not the times. Nothing else should run meanwhile.
+"""
 
 import argparse
 import json
-import os
-import platform
-import sqlite3
 import sys
-import tempfile
 import time
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from bench import peer
-from bench.bench import ROOT, Bench
-from bench.figures import Figure, aligned, number
+from bench.claims import measure_claims
+from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_calls
+from bench.hooks import measure_hooks
+from tests.support.proxy import Proxy
+from tests.support.servers import Postgres, create_user
 
-GROUPS = {
-    "library": "one lone caller against sqlite3 and agenthold's library",
-    "transactions": "a transaction of 100 keys against a plain SQLite transaction with the same rows",
-    "group": "group commit against one command per transaction",
-    "contend": "8 processes that compare and set one key",
-    "size": "bytes per event; latency as the log grows",
-    "claims": "claims among many others, handed over in line, guarding writes",
-    "wake": "from a commit to a waiter that knows; what idle waiters cost",
-    "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
-    "http": "tool calls and REST over HTTP against an empty FastMCP tool, at 1, 16 and 64 clients",
-    "hooks": "what a host waits for before an edit",
-    "rebuild": "events per second",
-    "past": "reads of an earlier moment: one key of a million events, the board of 1,000 claims",
-    "replay": "events per second of `replay`, `verify`, `export` and `import`, their memory; a checkpoint; evidence",
-    "events": "events per second in pages of the library",
-    "projections": "events per second through ProjectionRunner; how long activity and collisions take to catch up",
-    "postgres": "the store in PostgreSQL: one caller, many callers, another server woken",
-    "threads": "a result beside a set, the last 50 of 10,000, opening a thread of 100,000 events",
-    "relay": "from the log to NATS: a backlog, and one event at a time",
+
+def measure_values() -> Iterator[Row]:
+    """One caller."""
+    for place in ("tmpfs", "disk"):
+        with contestants(KINDS, place) as running:
+            for do in ("set", "set_new", "get", "history"):
+                yield time_calls(do, place, KINDS, running)
+
+
+def measure_coroutines() -> Iterator[Row]:
+    """64 coroutines that write their own keys."""
+    kinds = ("0.1", "0.2")
+    for place in ("tmpfs", "disk"):
+        with contestants(kinds, place) as running:
+            samples = alternate(
+                place, kinds, 15, 40, lambda kind: [running[kind][0].ask("coroutines", callers=64, seconds=0.5)]
+            )
+            rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+            yield {"what": f"64 coroutines, {place}"} | rates | compare(samples, kinds)
+
+
+def measure_processes() -> Iterator[Row]:
+    """Four processes: writes of their own keys, and increments of one number by compare-and-set."""
+    kinds = ("peer", "0.1", "0.2")
+    for place in ("tmpfs", "disk"):
+        with contestants(kinds, place, processes=4) as running:
+            for do in ("own_keys", "one_key"):
+                slowest = dict.fromkeys(kinds, 0.0)
+
+                def measure(kind: str, do: str = do, slowest: Row = slowest, running: Running = running) -> list[float]:
+                    start = time.monotonic() + 0.02
+                    for number, process in enumerate(running[kind]):
+                        process.send(do, start=start, seconds=0.6, name=f"process-{number}")
+                    responses = [process.receive() for process in running[kind]]
+                    slowest[kind] = max(slowest[kind], *(it["slowest"] for it in responses))
+                    return [sum(it["count"] for it in responses) / 0.6]
+
+                samples = alternate(f"{do}, {place}", kinds, 12, 25, measure)
+                rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+                worst = {f"{kind} slowest ms": slowest[kind] for kind in kinds}
+                yield {"what": f"4 processes, {do}, {place}"} | rates | compare(samples, kinds) | worst
+
+
+def measure_postgres() -> Iterator[Row]:
+    """PostgreSQL behind a proxy that adds 1 ms to a round trip."""
+    kinds = ("0.1", "0.2")
+    create_user()
+    with TemporaryDirectory(prefix="holdlog-bench-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = Postgres(Path(folder, "server")).start()
+        proxies = {kind: Proxy(_create_database(server.url, f"bench_{kind[-1]}"), delay=0.0005) for kind in kinds}
+        try:
+            with contestants(("0.1",), proxies["0.1"].url) as old, contestants(("0.2",), proxies["0.2"].url) as new:
+                running = old | new
+                for do in ("set", "claim_release"):
+
+                    def measure(kind: str, do: str = do) -> list[float]:
+                        times: list[float] = running[kind][0].ask(do, calls=BLOCK)
+                        return times
+
+                    samples = alternate(do, kinds, 40, 30, measure)
+                    p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
+                    messages = {
+                        f"{kind} messages": _count_messages(running[kind][0], proxies[kind], do) for kind in kinds
+                    }
+                    yield {"what": f"{do}, 1 ms"} | p50 | compare(samples, kinds) | messages
+                samples = alternate(
+                    "16 threads", kinds, 15, 40, lambda kind: [running[kind][0].ask("threads", callers=16, seconds=0.5)]
+                )
+                rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+                yield {"what": "16 threads, 1 ms"} | rates | compare(samples, kinds)
+        finally:
+            for proxy in proxies.values():
+                proxy.close()
+            server.stop()
+
+
+def _create_database(url: str, name: str) -> str:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    return url.rpartition("/")[0] + "/" + name
+
+
+def _count_messages(process: Any, proxy: Proxy, do: str) -> float:
+    """Messages from the one with the lock to the one with COMMIT, both included, per call."""
+    proxy.messages.clear()
+    process.ask(do, calls=BLOCK)
+    return proxy.count_locked() / (BLOCK + 1)
+
+
+MEASURES = {
+    "values": measure_values,
+    "claims": measure_claims,
+    "coroutines": measure_coroutines,
+    "processes": measure_processes,
+    "postgres": measure_postgres,
+    "hooks": measure_hooks,
 }
 
 
 def main() -> None:
-    options = _options()
-    started = time.monotonic()
-    cache = ROOT / "build"
-    places = {"disk": options.dir or cache / "bench"}
-    places["disk"].mkdir(parents=True, exist_ok=True)
-    memory = options.tmpfs or (Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None)
-    if memory is not None:
-        places["tmpfs"] = memory
-    bench = Bench(places, options.quick, peer.environment(cache) if options.peer else None)
-    machine = _machine(places)
-    print("\n".join(aligned(list(machine.items()))), end="\n\n")
-    figures: list[Figure] = []
-    for name in options.groups or GROUPS:
-        bench.begin(name)
-        figures.extend(import_module(f"bench.{name}").run(bench))
-    bench.begin("")
-    _print(figures)
-    seconds = time.monotonic() - started
-    print(f"\n{seconds:.0f} s; again: {_command()}")
-    if options.json:
-        shown = [figure.__dict__ | ({"met": figure.met} if figure.target is not None else {}) for figure in figures]
-        options.json.write_text(
-            json.dumps(
-                {"machine": machine, "command": _command(), "seconds": round(seconds), "figures": shown}, indent=1
-            )
-            + "\n"
-        )
-
-
-def _options() -> argparse.Namespace:
-    groups = "\n".join(f"  {name:10} {what}" for name, what in GROUPS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measure holdlog beside its yardsticks.",
-        epilog=f"groups:\n{groups}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="group", help="which figures; all without")
-    parser.add_argument("--quick", action="store_true", help="about a minute, rougher figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True, help="measure agenthold, too")
-    parser.add_argument("--dir", type=Path, help="a folder on a disk (build/bench)")
-    parser.add_argument("--tmpfs", type=Path, metavar="DIR", help="a folder in memory (/dev/shm)")
-    return parser.parse_args()
-
-
-def _machine(places: dict[str, Path]) -> dict[str, str]:
-    from holdlog.adapters.operating_system.platform import file_system
-
-    folders = ", ".join(
-        f"{name} {file_system(path) or 'unknown'} with {_sync_time(path)}" for name, path in places.items()
-    )
-    return {
-        "cores": f"{os.cpu_count()} ({_processor()}), load {' '.join(f'{load:.1f}' for load in os.getloadavg())}",
-        "system": f"{platform.system()} {platform.release()}",
-        "Python": f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}",
-        "packages": ", ".join(
-            f"{name} {_version(name)}" for name in ("holdlog", "eventsourcing", "pydantic", "fastmcp", "mcp")
-        ),
-        "folders": folders,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _sync_time(folder: Path) -> str:
-    """How long the disk takes to make 4 KiB durable: half of what a lone commit costs."""
-    times = []
-    with tempfile.NamedTemporaryFile(dir=folder) as file:
-        for _ in range(50):
-            os.pwrite(file.fileno(), b"x" * 4096, 0)
-            started = time.perf_counter()
-            os.fsync(file.fileno())
-            times.append(time.perf_counter() - started)
-    return f"fsync {number(sorted(times)[25] * 1e6)} µs"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "?"
-
-
-def _print(figures: list[Figure]) -> None:
-    rows = [("group", "figure", "measured", "target", "")]
-    for figure in figures:
-        target = ""
-        if figure.target is not None:
-            target = f"{'≥' if figure.at_least else '≤'} {number(figure.target)}"
-        rows.append((figure.group, figure.what, number(figure.value) + figure.unit, target, figure.beside))
-    print("\n".join(aligned(rows, right=frozenset({2, 3}))), end="\n\n")
-    for figure in sorted((it for it in figures if it.target is not None), key=lambda it: it.met, reverse=True):
-        print(figure.verdict)
-
-
-def _command() -> str:
-    return " ".join(["python -m bench", *sys.argv[1:]])
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("measure", choices=MEASURES)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    options = parser.parse_args()
+    for row in MEASURES[options.measure]():
+        if options.json:
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+        else:
+            print(row.pop("what"))
+            print("   ", "   ".join(f"{name} {value:,.4g}" for name, value in row.items()), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,86 +1,80 @@
-"""Claims as their number grows, handed over to who stands in line, and as guards of writes."""
+"""Claims: one agent alone, next to others, against a holder, after a holder; and calls that wait."""
 
-import time
 from collections.abc import Iterator
-from contextlib import closing
-from statistics import median
+from contextlib import ExitStack
 
-from bench.bench import Bench
-from bench.figures import Figure, interleaved, number, percentile
+from bench.contestants import KINDS, Row, Running, alternate, compare, contestants, time_block, time_calls
 
-GROUP = "claims"
-LIVE = 10_000
-WAITERS = 100
-CALLS = 20
+OURS = ("0.1", "0.2")
+WAITS = 1_000
 
 
-def run(bench: Bench) -> Iterator[Figure]:
-    yield from _live(bench)
-    yield from _hand_over(bench)
-    yield from _guarded(bench)
+def measure_claims() -> Iterator[Row]:
+    """Claim + release, and what others add to it."""
+    for place in ("tmpfs", "disk"):
+        with contestants(KINDS, place) as running:
+            yield time_calls("claim_release", place, KINDS, running)
+    yield from _measure_next_to_others()
+    for place in ("tmpfs", "disk"):
+        kinds = KINDS[1:]
+        with contestants(kinds, place, processes=2) as running:
+            for kind in kinds:
+                running[kind][1].ask("hold", count=1)
+            yield time_calls("claim_busy", place, kinds, running)
+    for place in ("tmpfs", "disk"):
+        yield _measure_hand_over(place)
+    yield from _measure_idle()
 
 
-def _live(bench: Bench) -> Iterator[Figure]:
-    """The same calls on a store without other claims, and on one where others hold many."""
-    live = bench.pick(LIVE, LIVE)
-    with bench.folder(bench.memory) as folder:
-        stores = {
-            "empty": bench.start("holdlog", folder / "empty.db"),
-            "full": bench.start("holdlog", folder / "full.db"),
-        }
-        try:
-            bench.progress(f"{live} claims")
-            stores["full"].ask("hold", n=live)
-            for what, do in (("claim + release", "claim_release"), ("claim + release of a subtree", "subtree")):
-                measured = interleaved(
-                    tuple(stores),
-                    bench.pick(100, 20),
-                    lambda name, do=do: stores[name].ask(do, n=CALLS, resources=64),
-                    lambda turn, what=what: bench.progress(f"{what} {turn}"),
-                )
-                yield Figure(
-                    GROUP,
-                    f"{what} beside {live} live claims",
-                    measured.ratio("full", "empty"),
-                    "x an empty store",
-                    2.0,
-                    beside=measured.described(" µs"),
-                )
-        finally:
-            for process in stores.values():
-                process.close()
+def _measure_next_to_others() -> Iterator[Row]:
+    """Of each kind three stores, in one run: nobody else, 1,000 claims of others, somebody who waits for another."""
+    conditions = {"alone": 0, "next to 1,000 claims": 1_000, "next to a waiter": 1}
+    running: Running = {}
+    with ExitStack() as stack:
+        for condition, claims in conditions.items():
+            for kind, processes in stack.enter_context(contestants(OURS, "tmpfs", processes=3)).items():
+                processes[1].ask("hold", count=claims)
+                if claims == 1:
+                    processes[2].ask("queue")
+                running[f"{kind}, {condition}"] = processes
+        samples = alternate("others", tuple(running), 200, 40, lambda it: time_block(running[it], "claim_release"))
+        for kind in OURS:
+            _, holder, waiter = running[f"{kind}, next to a waiter"]
+            holder.ask("release")
+            waiter.ask("granted")
+        for condition in conditions:
+            names = {kind: f"{kind}, {condition}" for kind in OURS}
+            p50 = {f"{kind} µs": samples.median(name) for kind, name in names.items()}
+            added = {f"{kind} / alone": samples.ratio(name, f"{kind}, alone") for kind, name in names.items()}
+            ratio = {"0.2 / 0.1": samples.ratio(names["0.2"], names["0.1"])}
+            yield {"what": f"claim_release, {condition}"} | p50 | added | ratio
 
 
-def _hand_over(bench: Bench) -> Iterator[Figure]:
-    """From the release to the answer that the next in line has it, in another process."""
-    rounds = bench.pick(200, 40)
-    with bench.folder(bench.disk) as folder:
-        path = folder / "line.db"
-        with closing(bench.start("holdlog", path)) as holder, closing(bench.start("holdlog", path)) as waiter:
-            late, whole = [], []
-            for turn in range(rounds):
-                bench.progress(f"hand-over {turn}")
-                holder.ask("take", resource=f"line-{turn}", agent="holder")
-                waiter.send("stand", resource=f"line-{turn}", agent="waiter")
-                assert waiter.answer() == "ready"
-                while holder.ask("in_line", resource=f"line-{turn}") == 0:
-                    time.sleep(0.001)
-                let = holder.ask("let", resource=f"line-{turn}", agent="holder")
-                granted = waiter.answer()
-                late.append((granted - let["done"]) * 1000)
-                whole.append((granted - let["called"]) * 1000)
-    beside = f"p99 {number(percentile(late, 0.99))} ms; since the release was called {number(median(whole))} ms"
-    yield Figure(GROUP, "granted in another process, p50 after the release", median(late), " ms", 5.0, beside=beside)
+def _measure_hand_over(place: str) -> Row:
+    """From the call of release to the return of a claim that waits in another process."""
+
+    def hand_over(kind: str) -> list[float]:
+        holder, waiter = running[kind]
+        holder.ask("hold", count=1)
+        waiter.ask("queue")
+        began = holder.ask("release")
+        return [(waiter.ask("granted") - began) * 1000]
+
+    with contestants(OURS, place, processes=2) as running:
+        samples = alternate(f"hand-over, {place}", OURS, 300, 40, hand_over)
+    p50, p99 = {f"{it} ms": samples.median(it) for it in OURS}, {f"{it} p99": samples.worst(it) for it in OURS}
+    return {"what": f"hand-over, {place}"} | p50 | p99 | compare(samples, OURS)
 
 
-def _guarded(bench: Bench) -> Iterator[Figure]:
-    with bench.folder(bench.memory) as folder, closing(bench.start("holdlog", folder / "guard.db")) as process:
-        process.ask("take", resource="guarded", agent="agent-1")
-        measured = interleaved(
-            ("set", "set_guarded"),
-            bench.pick(100, 20),
-            lambda do: process.ask(do, n=CALLS, keys=64),
-            lambda turn: bench.progress(f"guarded {turn}"),
-        )
-        ratio = measured.ratio("set_guarded", "set")
-        yield Figure(GROUP, "set that names a claim as guard", ratio, "x set", beside=measured.described(" µs"))
+def _measure_idle() -> Iterator[Row]:
+    """Coroutines that wait for claims of another process: in calls that do not end, and again every 4 s."""
+    with contestants(OURS, "tmpfs", processes=2) as running:
+
+        def measure(timeout: float, seconds: float) -> Row:
+            return {it: running[it][0].ask("idle", waits=WAITS, timeout=timeout, seconds=seconds) for it in OURS}
+
+        for kind in OURS:
+            running[kind][1].ask("hold", count=WAITS)
+        yield {"what": f"{WAITS} waits"} | {f"{kind} % of a core": part * 100 for kind, part in measure(50, 30).items()}
+        costs = {f"{kind} ms of CPU": part * 4 / WAITS * 1000 for kind, part in measure(4, 16).items()}
+        yield {"what": "a wait that ends"} | costs

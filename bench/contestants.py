@@ -1,314 +1,142 @@
-"""Who is measured: plain sqlite3, holdlog and agenthold behind the same few calls, each in its own environment."""
+"""Processes to compare, each in its own environment, and what alternating between them yields."""
 
-import asyncio
 import json
 import os
-import sqlite3
+import shutil
+import statistics
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-NAMESPACE = "bench"
-AGENT = "agent-1"
-PATIENCE = 30.0
-"""Seconds that plain sqlite3 waits for the lock: longer than any wait that we want to see."""
-
-VALUE = {
-    "title": "the text of a value that is 116 bytes as JSON",
-    "state": "open",
-    "tags": ["alpha", "beta"],
-    "n": 12345,
-    "ok": True,
-}
-"""116 bytes as compact JSON."""
+ROOT = Path(__file__).parents[1]
+PEER = ("agenthold==0.10.0", "mcp<2")
+"""In an environment of its own, because it needs an old `mcp`."""
+PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path("/var/tmp")}
+KINDS = ("raw", "peer", "0.1", "0.2")
+BLOCK = 20
+"""Calls of one contestant in a row."""
+Row = dict[str, Any]
 
 
-class Raw:
-    """What one would write by hand: an event and its view row in one transaction, durable, JSON text for values.
+class Process:
+    """A worker that runs one request at a time."""
 
-    It knows its versions by heart, so a set is one INSERT and one upsert and nothing else.
-    """
+    def __init__(self, kind: str, place: str) -> None:
+        command = [_find_python(kind), str(ROOT / "bench/worker.py"), kind, place]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._responses = self._process.stdin, self._process.stdout
+        self.receive()
 
-    def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
-        self._execute = self._connection.execute
-        self._execute("PRAGMA journal_mode = WAL")
-        self._execute("PRAGMA synchronous = FULL")
-        self._execute(
-            "CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
-            " version INTEGER NOT NULL, topic TEXT NOT NULL, value TEXT, by TEXT NOT NULL,"
-            " at INTEGER NOT NULL, UNIQUE (stream, version))"
-        )
-        self._execute(
-            "CREATE TABLE IF NOT EXISTS current (namespace TEXT, key TEXT, version INTEGER, value TEXT,"
-            " updated_by TEXT, updated_at INTEGER, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
-        )
-        self._execute(
-            "CREATE TABLE IF NOT EXISTS claims (resource TEXT PRIMARY KEY, version INTEGER, holder TEXT, at INTEGER)"
-            " WITHOUT ROWID"
-        )
-        self._versions: dict[str, int] = {}
+    def ask(self, do: str, **arguments: Any) -> Any:
+        self.send(do, **arguments)
+        return self.receive()
 
-    def set(self, key: str, value: Any) -> None:
-        version = self._versions[key] = self._versions.get(key, 0) + 1
-        text = json.dumps(value)
-        self._execute("BEGIN IMMEDIATE")
-        self._write(key, version, text)
-        self._execute("COMMIT")
+    def send(self, do: str, **arguments: Any) -> None:
+        self._requests.write(json.dumps({"do": do, **arguments}) + "\n")
 
-    def get(self, key: str) -> Any:
-        row = self._execute(
-            "SELECT version, value FROM current WHERE namespace = ? AND key = ?", (NAMESPACE, key)
-        ).fetchone()
-        return row and (row[0], json.loads(row[1]))
-
-    def claim(self, resource: str) -> None:
-        self._hold(resource, AGENT, "Granted")
-
-    def release(self, resource: str) -> None:
-        self._hold(resource, None, "Released")
-
-    def increment(self, key: str) -> bool:
-        """One attempt to read, add 1 and write if nobody wrote in between."""
-        found = self.get(key)
-        version, value = found or (0, 0)
-        self._execute("BEGIN IMMEDIATE")
-        row = self._execute("SELECT version FROM current WHERE namespace = ? AND key = ?", (NAMESPACE, key)).fetchone()
-        same = (row[0] if row else 0) == version
-        if same:
-            self._write(key, version + 1, json.dumps(value + 1))
-        self._execute("COMMIT" if same else "ROLLBACK")
-        return same
+    def receive(self) -> Any:
+        if not (line := self._responses.readline()):
+            raise RuntimeError(f"{self._process.args!r} ended")
+        return json.loads(line)
 
     def close(self) -> None:
-        self._connection.close()
-
-    def _write(self, key: str, version: int, text: str) -> None:
-        at = time.time_ns() // 1000
-        self._execute(
-            "INSERT INTO events (stream, version, topic, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
-            (f"record:{NAMESPACE}/{key}", version, "ValueWritten", text, AGENT, at),
-        )
-        self._execute(
-            "INSERT INTO current VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE SET"
-            " version = excluded.version, value = excluded.value, updated_by = excluded.updated_by,"
-            " updated_at = excluded.updated_at",
-            (NAMESPACE, key, version, text, AGENT, at),
-        )
-
-    def _hold(self, resource: str, holder: str | None, topic: str) -> None:
-        version = self._versions[resource] = self._versions.get(resource, 0) + 1
-        at = time.time_ns() // 1000
-        self._execute("BEGIN IMMEDIATE")
-        self._execute(
-            "INSERT INTO events (stream, version, topic, by, at) VALUES (?, ?, ?, ?, ?)",
-            (f"claim:{resource}", version, topic, AGENT, at),
-        )
-        self._execute(
-            "INSERT INTO claims VALUES (?, ?, ?, ?) ON CONFLICT (resource) DO UPDATE SET"
-            " version = excluded.version, holder = excluded.holder, at = excluded.at",
-            (resource, version, holder, at),
-        )
-        self._execute("COMMIT")
+        self._requests.close()
+        self._process.wait(20)
 
 
-class Sql:
-    """What holdlog's `set` sends to SQLite, without holdlog: the same tables, rows and statements."""
-
-    def __init__(self, path: str) -> None:
-        from holdlog import StateStore
-
-        with StateStore(path) as store:
-            store.set(NAMESPACE, "first", VALUE, updated_by=AGENT)
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
-        self._execute = self._connection.execute
-        self._execute("PRAGMA synchronous = FULL")
-        self._event = self._row("stored_events", without="rowid")
-        self._record = self._row("current")
-        self._insert = self._statement("stored_events", self._event)
-        self._upsert = self._statement("current", self._record) + " ON CONFLICT (namespace, key) DO UPDATE SET "
-        self._upsert += ", ".join(f"{it} = excluded.{it}" for it in self._record)
-        self._select = f"SELECT {', '.join(self._record)} FROM current WHERE namespace = ? AND key = ?"
-        self._versions: dict[str, int] = {}
-
-    def set(self, key: str, value: Any) -> None:
-        text, at, digest = json.dumps(value), time.time_ns() // 1000, os.urandom(32)
-        version = self._versions[key] = self._versions.get(key, 0) + 1
-        self._execute("BEGIN IMMEDIATE")
-        self._execute(self._select, (NAMESPACE, key)).fetchone()
-        event = {"originator_id": f"record:{NAMESPACE}/{key}", "originator_version": version, "at": at}
-        self._execute(self._insert, self._event | event | {"digest": digest, "salt": os.urandom(16), "payload": text})
-        record = {"key": key, "version": version, "value": text, "updated_at": at, "digest": digest}
-        self._execute(self._upsert, self._record | record)
-        self._execute(
-            "UPDATE leases SET seen = ? WHERE principal IS NULL AND session = ? AND deadline > ?", (at, "s", at)
-        )
-        self._execute("COMMIT")
-
-    def transact(self, keys: list[str], value: Any) -> None:
-        """The rows of a transaction, without reading any before."""
-        text, at = json.dumps(value), time.time_ns() // 1000
-        events, records = [], []
-        for key in keys:
-            version = self._versions[key] = self._versions.get(key, 0) + 1
-            digest, salt, stream = os.urandom(32), os.urandom(16), f"record:{NAMESPACE}/{key}"
-            event = {"originator_id": stream, "originator_version": version, "at": at, "digest": digest}
-            events.append(self._event | event | {"salt": salt, "payload": text})
-            record = {"key": key, "version": version, "value": text, "updated_at": at, "digest": digest}
-            records.append(self._record | record)
-        self._execute("BEGIN IMMEDIATE")
-        self._connection.executemany(self._insert, events)
-        self._connection.executemany(self._upsert, records)
-        self._execute("COMMIT")
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _row(self, table: str, without: str = "") -> dict[str, Any]:
-        found = self._execute(f"SELECT * FROM {table}")
-        return {it[0]: value for it, value in zip(found.description, found.fetchone(), strict=True) if it[0] != without}
-
-    def _statement(self, table: str, row: dict[str, Any]) -> str:
-        return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{it}' for it in row)})"
+def _find_python(kind: str) -> str:
+    """The interpreter of a contestant's environment: release 0.1 is the project at the repository's root."""
+    if kind == "0.1":
+        return str(ROOT.parent / ".venv/bin/python")
+    if kind != "peer":
+        return sys.executable
+    python = Path(sys.prefix, "peer/bin/python")
+    if not python.exists():
+        uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT.parent / ".uv/bin/uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=True)
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), *PEER], check=True)
+    return str(python)
 
 
-class Holdlog:
-    def __init__(self, path: str) -> None:
-        from holdlog import AsyncStateStore, ConflictError, NotFoundError, StateStore
-
-        self.store = StateStore(path)
-        self._open_async = lambda: AsyncStateStore(path)
-        self._conflict, self._not_found = ConflictError, NotFoundError
-
-    def set(self, key: str, value: Any) -> None:
-        self.store.set(NAMESPACE, key, value, updated_by=AGENT)
-
-    def transact(self, keys: list[str], value: Any) -> None:
-        operations = [{"op": "set", "namespace": NAMESPACE, "key": key, "value": value} for key in keys]
-        self.store.transact(operations, updated_by=AGENT)
-
-    def increment_all(self, keys: list[str]) -> None:
-        operations = [{"op": "increment", "namespace": NAMESPACE, "key": key, "by": 1} for key in keys]
-        self.store.transact(operations, updated_by=AGENT)
-
-    def get(self, key: str) -> Any:
-        return self.store.get(NAMESPACE, key)
-
-    def history(self, key: str, limit: int) -> Any:
-        return self.store.history(NAMESPACE, key, limit=limit)
-
-    def version(self, key: str) -> int:
-        try:
-            return self.store.get(NAMESPACE, key).version
-        except self._not_found:
-            return 0
-
-    def claim(self, resource: str) -> None:
-        assert self.store.claim(resource, agent=AGENT).status == "claimed"
-
-    def release(self, resource: str) -> None:
-        assert self.store.release(resource, agent=AGENT).status == "released"
-
-    def increment(self, key: str) -> bool:
-        try:
-            found = self.store.get(NAMESPACE, key)
-            value, version = found.value, found.version
-        except self._not_found:
-            value, version = 0, 0
-        try:
-            self.store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
-        except self._conflict:
-            return False
-        return True
-
-    def close(self) -> None:
-        self.store.close()
-
-    async def waiting(self) -> "Waiting":
-        store = self._open_async()
-
-        async def change(key: str) -> None:
-            await store.set(NAMESPACE, key, VALUE, updated_by=AGENT)
-
-        async def watch(key: str, since: int) -> None:
-            assert (await store.watch(NAMESPACE, key, since, PATIENCE)).status == "ok"
-
-        return Waiting(change, watch, store.close)
+Running = dict[str, list[Process]]
 
 
-class Agenthold:
-    def __init__(self, path: str) -> None:
-        from agenthold.coordinator import Coordinator
-        from agenthold.exceptions import ConflictError, NotFoundError
-        from agenthold.resources import Workspace, WorkspaceRegistry
-        from agenthold.store import StateStore
-
-        self._store = StateStore(path)
-        self._coordinator = Coordinator(self._store, WorkspaceRegistry([Workspace(name="default", root="/tmp")]))
-        self._agent = self._coordinator.register("bench")["agent_id"]
-        self._conflict, self._not_found = ConflictError, NotFoundError
-
-    def set(self, key: str, value: Any) -> None:
-        self._store.set(NAMESPACE, key, value, updated_by=AGENT)
-
-    def get(self, key: str) -> Any:
-        return self._store.get(NAMESPACE, key)
-
-    def history(self, key: str, limit: int) -> Any:
-        return self._store.history(NAMESPACE, key, limit=limit)
-
-    def version(self, key: str) -> int:
-        try:
-            return self._store.get(NAMESPACE, key).version
-        except self._not_found:
-            return 0
-
-    def claim(self, resource: str) -> None:
-        self._coordinator.refresh_agent(self._agent)  # as its server does before each claim and release
-        assert self._coordinator.claim(resource, self._agent)["status"] == "claimed"
-
-    def release(self, resource: str) -> None:
-        self._coordinator.refresh_agent(self._agent)
-        assert self._coordinator.release(resource, self._agent)["status"] == "released"
-
-    def increment(self, key: str) -> bool:
-        try:
-            found = self._store.get(NAMESPACE, key)
-            value, version = found.value, found.version
-        except self._not_found:
-            value, version = 0, 0
-        try:
-            self._store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
-        except self._conflict:
-            return False
-        return True
-
-    def close(self) -> None:
-        self._store._conn.close()
-
-    async def waiting(self) -> "Waiting":
-        from agenthold.notifier import KeyNotifier
-        from agenthold.server import _watch, _watch_key
-
-        notifier = KeyNotifier()
-
-        async def change(key: str) -> None:
-            await asyncio.to_thread(self._store.set, NAMESPACE, key, VALUE, AGENT)  # as its server does
-            notifier.notify(_watch_key(NAMESPACE, key))
-
-        async def watch(key: str, since: int) -> None:
-            assert (await _watch(self._store, NAMESPACE, key, since, PATIENCE, notifier))["status"] == "ok"
-
-        async def close() -> None:
-            """The store is closed with the contestant."""
-
-        return Waiting(change, watch, close)
+@contextmanager
+def contestants(kinds: Sequence[str], place: str, processes: int = 1) -> Iterator[Running]:
+    """So many processes of each kind, which share a file; `place`: one of PLACES, or a URL for all kinds."""
+    with ExitStack() as stack:
+        stores = dict.fromkeys(kinds, place)
+        if place in PLACES:
+            folder = stack.enter_context(TemporaryDirectory(prefix="holdlog-bench-", dir=PLACES[place]))
+            stores = {kind: f"{folder}/{kind}.db" for kind in kinds}
+        running: Running = {}
+        for kind in kinds:
+            running[kind] = [Process(kind, stores[kind]) for _ in range(processes)]
+            for process in running[kind]:
+                stack.callback(process.close)
+        yield running
 
 
-class Waiting:
-    """A contestant's coroutines to change a key and to wait for a change."""
+class Samples:
+    """What each contestant measured in each round."""
 
-    def __init__(self, change: Any, watch: Any, close: Any) -> None:
-        self.change, self.watch, self.close = change, watch, close
+    def __init__(self, values: dict[str, list[list[float]]]) -> None:
+        self._values = values
+
+    def median(self, kind: str) -> float:
+        return statistics.median(value for block in self._values[kind] for value in block)
+
+    def worst(self, kind: str, part: float = 0.99) -> float:
+        """The value that this part of all values does not exceed."""
+        values = sorted(value for block in self._values[kind] for value in block)
+        return values[min(len(values) - 1, int(part * len(values)))]
+
+    def ratio(self, of: str, to: str) -> float:
+        """The median of the ratios within a round: noise that lasts longer falls out."""
+        pairs = zip(self._values[of], self._values[to], strict=True)
+        return statistics.median(statistics.median(mine) / statistics.median(other) for mine, other in pairs)
 
 
-CONTESTANTS = {"raw": Raw, "sql": Sql, "holdlog": Holdlog, "agenthold": Agenthold}
+def alternate(
+    name: str, kinds: Sequence[str], rounds: int, seconds: float, measure: Callable[[str], list[float]]
+) -> Samples:
+    """Let the contestants measure in turn, in another order each round, for so many rounds or seconds."""
+    values: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if number >= 3 and time.monotonic() > end:
+            break
+        if sys.stderr.isatty():
+            print(f"\r\033[K{name}: round {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
+        first = number % len(kinds)
+        for kind in (*kinds[first:], *kinds[:first]):
+            values[kind].append(measure(kind))
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return Samples(values)
+
+
+def compare(samples: Samples, kinds: Sequence[str]) -> Row:
+    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
+
+
+def time_block(processes: Sequence[Process], do: str) -> list[float]:
+    """The times of some calls of the first process, in µs."""
+    times: list[float] = processes[0].ask(do, calls=BLOCK)
+    return times
+
+
+def time_calls(do: str, place: str, kinds: Sequence[str], running: Running) -> Row:
+    """The times of one kind of call, in µs."""
+    what, rounds = f"{do}, {place}", 200 if place == "tmpfs" else 60
+    samples = alternate(what, kinds, rounds, 12, lambda kind: time_block(running[kind], do))
+    p50 = {f"{kind} µs": samples.median(kind) for kind in kinds}
+    p99 = {f"{kind} p99": samples.worst(kind) for kind in kinds}
+    return {"what": what} | p50 | p99 | compare(samples, kinds)

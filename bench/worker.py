@@ -1,318 +1,326 @@
-"""One contestant in a process of its own: reads requests as JSON lines, answers with measurements as JSON lines.
+"""One contestant in a process of its own, in its own environment: requests and responses are JSON lines.
 
-    python -m bench.worker CONTESTANT PATH
-
-Times are seconds of `time.monotonic`, which all processes of a machine share.
+python bench/worker.py KIND PLACE    kind: raw, peer, 0.1 or 0.2
 """
 
 import asyncio
 import json
+import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
-from bench.contestants import AGENT, CONTESTANTS, VALUE
+NAMESPACE = "bench"
+AGENT = "agent-1"
+VALUE = {"title": "a value of 76 bytes as JSON", "state": "open", "tags": ["alpha", "beta"], "n": 12345}
 
-clock = time.monotonic
-Answers = Iterator[Any]
+
+class Raw:
+    """One INSERT and one upsert in a durable transaction, as one would write them by hand. It knows its versions."""
+
+    def __init__(self, path: str) -> None:
+        self._execute = sqlite3.connect(path, isolation_level=None, timeout=30).execute
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute("PRAGMA synchronous = FULL")
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
+            " version INTEGER NOT NULL, topic TEXT NOT NULL, value TEXT, by TEXT NOT NULL,"
+            " at INTEGER NOT NULL, UNIQUE (stream, version))"
+        )
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS current (namespace TEXT, key TEXT, version INTEGER, value TEXT,"
+            " updated_by TEXT, updated_at INTEGER, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
+        )
+        self._execute("CREATE TABLE IF NOT EXISTS claims (resource TEXT PRIMARY KEY, holder TEXT, at INTEGER)")
+        self._versions: dict[str, int] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        text = json.dumps(value)
+        version, at = self._append(f"record:{NAMESPACE}/{key}", "ValueWritten", text)
+        self._execute(
+            "INSERT INTO current VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE SET"
+            " version = excluded.version, value = excluded.value, updated_by = excluded.updated_by,"
+            " updated_at = excluded.updated_at",
+            (NAMESPACE, key, version, text, AGENT, at),
+        )
+        self._execute("COMMIT")
+
+    def claim(self, resource: str, agent: str) -> str:
+        return self._hold("claimed", resource, agent)
+
+    def release(self, resource: str, agent: str) -> str:
+        return self._hold("released", resource, None)
+
+    def _hold(self, topic: str, resource: str, holder: str | None) -> str:
+        _, at = self._append(f"claim:{resource}", topic, None)
+        self._execute(
+            "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (resource) DO UPDATE SET holder = excluded.holder,"
+            " at = excluded.at",
+            (resource, holder, at),
+        )
+        self._execute("COMMIT")
+        return topic
+
+    def _append(self, stream: str, topic: str, text: str | None) -> tuple[int, int]:
+        """Begin with an event. Returns its version and time."""
+        version = self._versions[stream] = self._versions.get(stream, 0) + 1
+        at = time.time_ns() // 1000
+        self._execute("BEGIN IMMEDIATE")
+        self._execute(
+            "INSERT INTO events (stream, version, topic, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
+            (stream, version, topic, text, AGENT, at),
+        )
+        return version, at
+
+    def get(self, key: str) -> Any:
+        query = "SELECT version, value FROM current WHERE namespace = ? AND key = ?"
+        row = self._execute(query, (NAMESPACE, key)).fetchone()
+        return row and (row[0], json.loads(row[1]))
+
+    def history(self, key: str, limit: int) -> Any:
+        query = "SELECT version, value, by, at FROM events WHERE stream = ? ORDER BY version DESC LIMIT ?"
+        rows = self._execute(query, (f"record:{NAMESPACE}/{key}", limit)).fetchall()
+        return [(version, json.loads(value), by, at) for version, value, by, at in rows]
 
 
-class Worker:
-    """Each public method is a request; what it yields are the answers."""
+class Library:
+    """holdlog, or agenthold: their libraries have the same methods for values."""
 
-    def __init__(self, kind: str, path: str) -> None:
-        self._contestant: Any = CONTESTANTS[kind](path)
-        self._path = path
+    def __init__(self, module: str, place: str) -> None:
+        if module == "agenthold":
+            from agenthold.exceptions import ConflictError, NotFoundError
+            from agenthold.store import StateStore
+        else:
+            from holdlog import ConflictError, NotFoundError, StateStore
+        self._store = StateStore(place)
+        self._refusals = ConflictError, NotFoundError
+
+    def set(self, key: str, value: Any) -> None:
+        self._store.set(NAMESPACE, key, value, updated_by=AGENT)
+
+    def get(self, key: str) -> Any:
+        return self._store.get(NAMESPACE, key)
+
+    def history(self, key: str, limit: int) -> Any:
+        return self._store.history(NAMESPACE, key, limit=limit)
+
+    def increment(self, key: str) -> bool:
+        """One attempt to read, add 1 and write if nobody wrote meanwhile."""
+        conflict, missing = self._refusals
+        try:
+            record = self._store.get(NAMESPACE, key)
+            value, version = record.value, record.version
+        except missing:
+            value, version = 0, 0
+        try:
+            self._store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
+        except conflict:
+            return False
+        return True
+
+    def claim(self, resource: str, agent: str, **options: Any) -> str:
+        return str(self._store.claim(resource, agent=agent, **options).status)
+
+    def release(self, resource: str, agent: str) -> str:
+        return str(self._store.release(resource, agent=agent).status)
+
+    def count_waiters(self, resource: str) -> int:
+        return int(self._store.status(resource).queue_length)
+
+
+class Peer(Library):
+    """Its claims are behind a coordinator. Its server announces the agent before each of these calls."""
+
+    def __init__(self, place: str) -> None:
+        from agenthold.coordinator import Coordinator
+        from agenthold.resources import Workspace, WorkspaceRegistry
+
+        super().__init__("agenthold", place)
+        self._coordinator = Coordinator(self._store, WorkspaceRegistry([Workspace(name="default", root="/tmp")]))
+        self._agent = self._coordinator.register("bench")["agent_id"]
+
+    def claim(self, resource: str, agent: str, **options: Any) -> str:
+        self._coordinator.refresh_agent(self._agent)
+        return str(self._coordinator.claim(resource, self._agent)["status"])
+
+    def release(self, resource: str, agent: str) -> str:
+        self._coordinator.refresh_agent(self._agent)
+        return str(self._coordinator.release(resource, self._agent)["status"])
+
+
+class Requests:
+    """Each method is a request, and returns its response."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self._place = place
+        classes: dict[str, Callable[[str], Any]] = {"raw": Raw, "peer": Peer}
+        self._open = classes.get(kind, partial(Library, "holdlog"))
+        self._contestant = self._open(place)
+        self._others: list[Any] = []
         self._count = 0
+        self._granted: Future[float] = Future()
 
-    # --- one call after the other
+    def set(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.set("key", VALUE))
 
-    def set(self, n: int, keys: int) -> Answers:
-        yield _timed(n, lambda: self._contestant.set(f"key-{self._next() % keys}", VALUE))
+    def set_new(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.set(f"new-{self._next():09}", VALUE))
 
-    def set_new(self, n: int) -> Answers:
-        yield _timed(n, lambda: self._contestant.set(f"new-{self._next():09}", VALUE))
+    def get(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.get("key"))
 
-    def transact(self, n: int, keys: int) -> Answers:
-        """Transactions that write so many keys each."""
-        names = [f"key-{number}" for number in range(keys)]
-        yield _timed(n, lambda: self._contestant.transact(names, VALUE))
+    def history(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.history("key", 10))
 
-    def increment_all(self, n: int, keys: int) -> Answers:
-        names = [f"counter-{number}" for number in range(keys)]
-        yield _timed(n, lambda: self._contestant.increment_all(names))
+    def claim_release(self, calls: int) -> list[float]:
+        def call() -> None:
+            assert self._contestant.claim("src/a.py", AGENT) == "claimed"
+            assert self._contestant.release("src/a.py", AGENT) == "released"
 
-    def get(self, n: int, keys: int) -> Answers:
-        yield _timed(n, lambda: self._contestant.get(f"key-{self._next() % keys}"))
+        return _time(calls, call)
 
-    def versions(self, n: int) -> Answers:
-        """Write one key many times, for `history`."""
-        for _ in range(n):
-            self._contestant.set("long", VALUE)
-        yield None
+    def claim_busy(self, calls: int) -> list[float]:
+        """Claim what another process holds."""
 
-    def history(self, n: int) -> Answers:
-        yield _timed(n, lambda: self._contestant.history("long", 10))
+        def call() -> None:
+            assert self._contestant.claim("held/0.py", AGENT) == "busy"
 
-    def claim_release(self, n: int, resources: int) -> Answers:
-        def cycle() -> None:
-            resource = f"src/module-{self._next() % resources:06}.py"
-            self._contestant.claim(resource)
-            self._contestant.release(resource)
+        return _time(calls, call)
 
-        yield _timed(n, cycle)
+    def hold(self, count: int) -> None:
+        """Claims of other agents and sessions, 50 each."""
+        for number in range(count):
+            if number // 50 == len(self._others):
+                self._others.append(self._open(self._place))
+            assert self._others[number // 50].claim(f"held/{number}.py", f"other-{number // 50}") == "claimed"
 
-    def subtree(self, n: int, resources: int) -> Answers:
-        def cycle() -> None:
-            folder = f"lib/module-{self._next() % resources:06}/"
-            self._contestant.claim(folder)
-            self._contestant.release(folder)
+    def release(self) -> float:
+        """Release the first of these. Returns when the call began, by the clock that processes share."""
+        began = time.monotonic()
+        assert self._others[0].release("held/0.py", "other-0") == "released"
+        return began
 
-        yield _timed(n, cycle)
+    def queue(self) -> None:
+        """Begin to wait for it."""
 
-    def set_guarded(self, n: int, keys: int) -> Answers:
-        store = self._contestant.store
-        guard = [{"resource": "guarded", "version": store.status("guarded").version}]
+        def wait() -> None:
+            assert self._contestant.claim("held/0.py", "waiter", wait_seconds=3600) == "claimed"
+            self._granted.set_result(time.monotonic())
 
-        def write() -> None:
-            store.set("bench", f"key-{self._next() % keys}", VALUE, updated_by=AGENT, guard=guard)
+        self._granted = Future()
+        threading.Thread(target=wait, daemon=True).start()
+        while not self._contestant.count_waiters("held/0.py"):
+            time.sleep(0.001)
+        time.sleep(0.002)  # until it sleeps
 
-        yield _timed(n, write)
+    def granted(self) -> float:
+        """When the wait ended. Releases what was granted."""
+        at = self._granted.result(30)
+        self._contestant.release("held/0.py", "waiter")
+        return at
 
-    # --- claims of several agents
+    def idle(self, waits: int, timeout: float, seconds: float) -> float:
+        """What so many callers of `wait` use while nothing happens: a part of a core."""
+        return asyncio.run(self._run_idle(waits, timeout, seconds))
 
-    def hold(self, n: int) -> Answers:
-        """Fifty claims for each agent."""
-        yield asyncio.run(_hold(self._path, n))
+    async def _run_idle(self, waits: int, timeout: float, seconds: float) -> float:
+        from holdlog import AsyncStateStore
 
-    def take(self, resource: str, agent: str) -> Answers:
-        yield self._contestant.store.claim(resource, agent=agent).status
+        async with AsyncStateStore(self._place) as store:
 
-    def stand(self, resource: str, agent: str) -> Answers:
-        """Answers "ready", then when the resource was granted."""
-        yield "ready"
-        assert self._contestant.store.claim(resource, agent=agent, wait_seconds=30).status == "claimed"
-        yield clock()
+            async def wait(resource: str) -> None:
+                while not await store.wait(resource, timeout):
+                    pass
 
-    def in_line(self, resource: str) -> Answers:
-        yield self._contestant.store.status(resource).queue_length
+            tasks = [asyncio.create_task(wait(f"held/{number}.py")) for number in range(waits)]
+            await asyncio.sleep(3)  # until all sleep
+            began = time.process_time()
+            await asyncio.sleep(seconds)
+            used = time.process_time() - began
+            for task in tasks:
+                assert task.cancel()
+        return used / seconds
 
-    def let(self, resource: str, agent: str) -> Answers:
-        called = clock()
-        self._contestant.store.release(resource, agent=agent)
-        yield {"called": called, "done": clock()}
+    def own_keys(self, start: float, seconds: float, name: str) -> dict[str, float]:
+        return self._repeat(start, seconds, lambda: self._contestant.set(f"{name}-{self._next() % 64}", VALUE))
 
-    # --- many at once
+    def one_key(self, start: float, seconds: float, name: str) -> dict[str, float]:
+        return self._repeat(start, seconds, lambda: self._contestant.increment("contended"))
 
-    def compete(self, start: float, end: float) -> Answers:
-        """Add 1 to one number until `end`, against everybody else."""
-        done = conflicts = 0
-        slowest_call = slowest_increment = 0.0
-        time.sleep(max(0.0, start - clock()))
-        begun = clock()
-        while begun < end:
-            called = clock()
-            succeeded = self._contestant.increment("contended")
-            now = clock()
-            slowest_call = max(slowest_call, now - called)
-            if succeeded:
-                slowest_increment = max(slowest_increment, now - begun)
-                done += 1
-                begun = now
-            else:
-                conflicts += 1
-            if now >= end:
-                break
-        slowest_increment = max(slowest_increment, clock() - begun)  # one that was not to be counts, too
-        yield {
-            "done": done,
-            "conflicts": conflicts,
-            "slowest_call": slowest_call,
-            "slowest_increment": slowest_increment,
-        }
+    def threads(self, callers: int, seconds: float) -> float:
+        """Writes per second of so many threads, each with its own key."""
+        counts: list[int] = []
+        start = time.monotonic()
 
-    def sets_until(self, start: float, end: float, prefix: str) -> Answers:
-        """How many values were written between two times, to keys that begin with this prefix."""
-        done = 0
-        time.sleep(max(0.0, start - clock()))
-        while clock() < end:
-            self._contestant.set(f"{prefix}-{done % 64}", VALUE)
-            done += 1
-        yield done
+        def call(name: str) -> None:
+            count = 0
+            while time.monotonic() < start + seconds:
+                self._contestant.set(name, VALUE)
+                count += 1
+            counts.append(count)
 
-    def value(self, key: str) -> Answers:
-        found = self._contestant.get(key)
-        yield found[1] if isinstance(found, tuple) else found.value
+        threads = [threading.Thread(target=call, args=(f"thread-{number}",)) for number in range(callers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(counts) / (time.monotonic() - start)
 
-    def coroutines(self, clients: int, seconds: float, max_batch: int | None) -> Answers:
-        yield asyncio.run(_clients(self._path, clients, seconds, max_batch))
+    def coroutines(self, callers: int, seconds: float) -> float:
+        """Writes per second of so many coroutines, each with its own key."""
+        return asyncio.run(self._run_coroutines(callers, seconds))
 
-    def threads(self, clients: int, seconds: float, max_batch: int | None) -> Answers:
-        with _batches_of(max_batch):
-            done: list[int] = []
-            slowest: list[float] = []
+    async def _run_coroutines(self, callers: int, seconds: float) -> float:
+        from holdlog import AsyncStateStore
 
-            def client(number: int) -> None:
-                count, worst = 0, 0.0
-                end = clock() + seconds
-                while (called := clock()) < end:
-                    self._contestant.set(f"client-{number}", VALUE)
-                    worst = max(worst, clock() - called)
+        async with AsyncStateStore(self._place) as store:
+
+            async def call(name: str) -> int:
+                count = 0
+                while time.monotonic() < start + seconds:
+                    await store.set(NAMESPACE, name, VALUE, updated_by=AGENT)
                     count += 1
-                done.append(count)
-                slowest.append(worst)
+                return count
 
-            started = clock()
-            running = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-            for thread in running:
-                thread.start()
-            for thread in running:
-                thread.join()
-            yield {"per_second": sum(done) / (clock() - started), "slowest": max(slowest)}
+            start = time.monotonic()
+            counts = await asyncio.gather(*(call(f"coroutine-{number}") for number in range(callers)))
+            return sum(counts) / (time.monotonic() - start)
 
-    # --- waiting
-
-    def change(self, key: str) -> Answers:
-        called = clock()
-        self._contestant.set(key, VALUE)
-        yield {"called": called, "done": clock()}
-
-    def watch(self, key: str, waiters: int) -> Answers:
-        """Answers "ready" when all wait, then when each was woken."""
-        yield from _run(self._watch(key, waiters))
-
-    def watch_here(self, key: str, waiters: int) -> Answers:
-        """Waiters and the writer in one loop."""
-        yield from _run(self._watch(key, waiters, change_here=True))
-
-    def idle(self, waiters: int, seconds: float) -> Answers:
-        """The share of a core that waiting takes."""
-        yield asyncio.run(self._idle(waiters, seconds))
-
-    def close(self) -> Answers:
-        self._contestant.close()
-        yield None
+    def _repeat(self, start: float, seconds: float, call: Callable[[], bool | None]) -> dict[str, float]:
+        """Successful calls from `start` on (seconds of the steady clock, which processes share), and the slowest."""
+        count, slowest = 0, 0.0
+        time.sleep(max(0.0, start - time.monotonic()))
+        now = time.monotonic()
+        while now < start + seconds:
+            began = now
+            count += call() is not False
+            now = time.monotonic()
+            slowest = max(slowest, now - began)
+        return {"count": count, "slowest": slowest * 1000}
 
     def _next(self) -> int:
         self._count += 1
         return self._count
 
-    async def _watch(self, key: str, waiters: int, change_here: bool = False) -> Any:
-        waiting = await self._contestant.waiting()
-        since = self._contestant.version(key)
 
-        async def waiter() -> float:
-            await waiting.watch(key, since)
-            return clock()
-
-        tasks = [asyncio.create_task(waiter()) for _ in range(waiters)]
-        await asyncio.sleep(0.05 + waiters / 2000)
-        if change_here:
-            called = clock()
-            await waiting.change(key)
-            done = clock()
-            yield {"called": called, "done": done, "woken": await asyncio.gather(*tasks)}
-        else:
-            yield "ready"
-            yield await asyncio.gather(*tasks)
-        await waiting.close()
-
-    async def _idle(self, waiters: int, seconds: float) -> float:
-        waiting = await self._contestant.waiting()
-        tasks = [asyncio.create_task(waiting.watch("never", 0)) for _ in range(waiters)]
-        await asyncio.sleep(0.5)
-        spent, started = time.process_time(), clock()
-        await asyncio.sleep(seconds)
-        share = (time.process_time() - spent) / (clock() - started)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await waiting.close()
-        return share
-
-
-def _run(answers: Any) -> Answers:
-    """The answers of an asynchronous generator, one at a time."""
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                yield runner.run(answers.__anext__())
-            except StopAsyncIteration:
-                return
-
-
-def _timed(n: int, call: Callable[[], Any]) -> list[float]:
+def _time(calls: int, call: Callable[[], Any]) -> list[float]:
     """Microseconds of each call but the first, which warms up."""
     call()
     times = []
-    for _ in range(n):
-        started = time.perf_counter_ns()
+    for _ in range(calls):
+        began = time.perf_counter_ns()
         call()
-        times.append((time.perf_counter_ns() - started) / 1000)
+        times.append((time.perf_counter_ns() - began) / 1000)
     return times
 
 
-async def _clients(path: str, clients: int, seconds: float, max_batch: int | None) -> dict[str, float]:
-    from holdlog import AsyncStateStore
-
-    async def client(number: int) -> tuple[int, float]:
-        count, worst = 0, 0.0
-        while (called := clock()) < end:
-            await store.set("bench", f"client-{number}", VALUE, updated_by="agent-1")
-            worst = max(worst, clock() - called)
-            count += 1
-        return count, worst
-
-    with _batches_of(max_batch):
-        async with AsyncStateStore(path) as store:
-            await asyncio.gather(*(store.set("bench", f"client-{it}", VALUE, updated_by="a") for it in range(clients)))
-            started = clock()
-            end = started + seconds
-            ran = await asyncio.gather(*(client(number) for number in range(clients)))
-            return {"per_second": sum(it[0] for it in ran) / (clock() - started), "slowest": max(it[1] for it in ran)}
-
-
-async def _hold(path: str, n: int) -> None:
-    from holdlog import AsyncStateStore
-
-    # Not closed as a library would be: these agents stay connected while this process lives.
-    store = AsyncStateStore(path)
-    _kept.append(store)
-    for start in range(0, n, 200):
-        numbers = range(start, min(start + 200, n))
-        await asyncio.gather(*(store.claim(f"held/{it % 97}/{it:06}.py", agent=f"a-{it // 50}") for it in numbers))
-
-
-_kept: list[Any] = []
-
-
-class _batches_of:
-    """The same writer, but with this many commands in a transaction."""
-
-    def __init__(self, size: int | None) -> None:
-        self._size = size
-
-    def __enter__(self) -> None:
-        from holdlog.adapters.runtime import group_commit as writer
-
-        self._writer, self._before = writer, writer.MAX_BATCH
-        if self._size is not None:
-            writer.MAX_BATCH = self._size  # type: ignore[misc]
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.MAX_BATCH = self._before  # type: ignore[misc]
-
-
-def main() -> None:
-    worker = Worker(sys.argv[1], sys.argv[2])
+if __name__ == "__main__":
+    requests = Requests(sys.argv[1], sys.argv[2])
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        for answer in getattr(worker, request.pop("do"))(**request):
-            print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        print(json.dumps(getattr(requests, request.pop("do"))(**request)), flush=True)

@@ -1,1 +1,1 @@
-"""The rules of holdlog: events, commands, deciders, refusals and ports. No I/O, clock or id generation."""
+"""Deciders, events and results: standard library only, no I/O, clock or ids."""

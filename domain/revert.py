@@ -1,283 +1,208 @@
-"""Undo what a run wrote: a session, or the writes under one correlation id.
+"""Undo what a run wrote: a session, or everything under a correlation id.
 
-Of each key, the versions that the run wrote last without interruption are undone: the value before them is written
-again, or deleted if there was none. The log only grows: the new events name the positions of those that they undo.
+Of each key, a revert undoes the last versions if the run wrote them all: it writes the value before them again, or
+deletes the key if there was none. To redo a run, revert the revert.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import Field
-
-from holdlog.domain.claims.board import ClaimBoard
-from holdlog.domain.claims.board_storage import load_board
-from holdlog.domain.claims.lease import Lease, Who
-from holdlog.domain.claims.resource import canonical
-from holdlog.domain.envelope import Basis, Recorded
-from holdlog.domain.history import newest_first
-from holdlog.domain.message import Command, Event, Message
-from holdlog.domain.names import Agent, AllowedAgent, Label, acts_for, record_stream
-from holdlog.domain.ports import Change, Reader
-from holdlog.domain.record import (
-    Record,
-    RecordEvent,
-    ValueDeleted,
-    ValueExpired,
-    ValueWritten,
-    end_of,
-    evolve,
-    seen,
-    state_after,
-)
+from holdlog.domain.claims.board import Board, Request
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import check_resource
+from holdlog.domain.moment import Moment
+from holdlog.domain.names import is_of_agent, split_stream
+from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten, is_expired
+from holdlog.domain.results import Lost
+from holdlog.domain.state import Decision, Reads, Record, State
+from holdlog.domain.values import Json
 
 MAX_KEYS: Final = 1_000
 """Keys that one revert may concern."""
-FEW: Final = 2
-MOST_AT_ONCE: Final = 64
-"""Events of a stream that are read at once, first and at most: most blocks are short, and values may be large."""
 
-Reason = Literal["changed_since", "base_written_by_run", "redacted", "claimed", "unchanged"]
-"""Why a key is left as it is: others changed it since; the run had written it before others wrote the value that would
-be restored; a value is redacted; another agent claims it; it already is as it was."""
+Reason = Literal["changed_since", "based_on_run", "redacted", "claimed", "unchanged"]
+"""Why a key is kept: others changed it since; they had changed what the run had written earlier; a text is redacted;
+another agent claims it, or what its writes were guarded by; it is as it was before."""
 
 
-class Run(Message):
-    """Whose writes are undone: those of any of these sessions (salted hashes), or under a correlation id. `agent`: only
-    of this agent and its sub-agents. `since`: microseconds UTC; only from then on."""
+class Run(NamedTuple):
+    """Whose writes are undone; `agent`: only its own and those of its sub-agents; only those behind position `after`,
+    and not before the time `since`, in microseconds since 1970."""
 
-    sessions: tuple[str, ...] = ()
-    correlation_id: Label | None = None
-    agent: Agent | None = None
+    session: str | None = None
+    correlation_id: str | None = None
+    agent: str | None = None
     since: int = 0
-
-    def wrote(self, recorded: Recorded[Event]) -> bool:
-        """Whether the event is a write or deletion of the run."""
-        envelope, event = recorded.envelope, recorded.event
-        if not isinstance(event, ValueWritten | ValueDeleted) or envelope.at < self.since:
-            return False
-        caller = envelope.caller
-        if self.sessions and caller.session not in self.sessions:
-            return False
-        if self.correlation_id is not None and caller.correlation_id != self.correlation_id:
-            return False
-        return self.agent is None or acts_for(event.by, self.agent)
+    after: int = 0
 
 
-class RunBlock(NamedTuple):
-    """What a run wrote of a key last, as the log had it when the key had `version`.
+class Version(NamedTuple):
+    """An event of a key, without its value."""
 
-    `earliest`: the first version that the run wrote; `first`: that of the block. `positions`: of the first and the last
-    write of the block. `base`: the key before the block. `resources`: claims that the block or the base relied on.
-    `writers`: principals and sessions that wrote the block. `reason`: why the block is not undone; if others changed
-    the key since, `by` and `principal` are theirs."""
+    number: int
+    position: int
+    topic: str
+    at: int
+    by: str
+    session: str | None
+    principal: str | None
+    correlation_id: str | None
+    guards: tuple[str, ...]
+    is_redacted: bool
+    expires_at: int | None
 
-    namespace: str
-    key: str
-    version: int
-    earliest: int
-    first: int
-    positions: tuple[int, int]
-    base: Record
+    def is_of(self, run: Run) -> bool:
+        is_named = run.session in (None, self.session) and run.correlation_id in (None, self.correlation_id)
+        is_since = self.position > run.after and self.at >= run.since
+        return is_named and is_since and is_of_agent(self.by, run.agent) and self.topic != "ValueExpired"
+
+
+class Block(NamedTuple):
+    """What the run wrote of a key last, up to version `last`. `value` and `expires_at`: those before it, of version
+    `restored`; without one, there was none. `is_same`: so is the current value. `resources`: what may not be claimed by
+    others. `writers`: sessions and principals of the run. `reason`: why it is kept, and then `by`: who changed it
+    since."""
+
+    stream: str
+    last: int
+    value: Json | None = None
+    is_same: bool = False
+    expires_at: int | None = None
+    restored: int | None = None
     resources: tuple[str, ...] = ()
     writers: frozenset[tuple[str | None, str | None]] = frozenset()
     reason: Reason | None = None
-    by: str = ""
-    principal: str | None = None
+    by: str | None = None
 
 
-class Revert(Command):
-    """Undo what a run wrote. `blocks`: what it wrote, by key; blocks that became outdated since are read again.
-    `correlation_id`: recorded with the new events, so that they can be undone, too."""
-
-    kind: ClassVar[str] = "revert"
-    run: Run
-    blocks: Annotated[tuple[RunBlock, ...], Field(max_length=MAX_KEYS)]
-    by: AllowedAgent
-    correlation_id: Label
-    request_digest: str
-    """What identifies a repeated request: the arguments of the caller, without what was found for them."""
-
-
-class UndoneKey(NamedTuple):
-    """A key that was restored. `version`: its new one; `versions` and `positions`: the first and last that were undone;
-    `restored`: the version whose value it has again, None if it was deleted."""
+class RevertedKey(NamedTuple):
+    """`restored`: the version whose value it has again; absent if it was deleted."""
 
     namespace: str
     key: str
     version: int
-    versions: tuple[int, int]
-    positions: tuple[int, int]
-    restored: int | None
+    restored: int | None = None
 
 
 class KeptKey(NamedTuple):
-    """A key that was left as it is. `version`: its newest. `by`: who changed it since, or holds `resource`."""
+    """`by`: who changed it since, or holds `resource`."""
 
     namespace: str
     key: str
     version: int
     reason: Reason
     by: str | None = None
-    principal: str | None = None
     resource: str | None = None
 
 
 class Reverted(NamedTuple):
-    """The outcome of a revert. `position`: of the last event of the log."""
+    """A revert of `correlation_id` undoes this one. `is_dry_run`: nothing was written."""
 
-    undone: tuple[UndoneKey, ...]
-    kept: tuple[KeptKey, ...]
+    reverted: list[RevertedKey]
+    kept: list[KeptKey]
     correlation_id: str
     position: int
+    is_dry_run: bool = False
+    lost: list[Lost] | None = None
+    status: Literal["ok"] = "ok"
 
 
-class RevertDecision(NamedTuple):
-    """What a revert does: the changes in order, and the keys that they restore; the keys that it leaves as they are."""
-
-    changes: list[Change]
-    undone: list[UndoneKey]
-    kept: list[KeptKey]
-
-
-# --- what a run wrote
-
-
-def block_of(run: Run, namespace: str, key: str, earliest: int, history: Iterable[Recorded[Event]]) -> RunBlock:
-    """The block of a key. `earliest`: the first version that the run wrote; `history`: newest first, read as far as
-    needed. An expiry belongs to the write of the value that expired."""
-    newest, first, last, below = None, None, None, None
-    redacted, writers = False, set[tuple[str | None, str | None]]()
-    guards, events = dict[str, None](), iter(history)
-    for recorded in events:
-        newest, envelope = newest or recorded, recorded.envelope
-        if run.wrote(recorded):
-            first, last, below = recorded, last or recorded, None
-            redacted = redacted or recorded.redacted
-            writers.add((envelope.caller.principal, envelope.caller.session))
-            guards |= dict.fromkeys(it.resource for it in envelope.guard or ())
+def find_block(run: Run, stream: str, earliest: int, versions: Iterable[Version]) -> Block:
+    """What a run wrote of a key last, without the values. `earliest`: its first version of the key; `versions`: the
+    newest first, as many as needed."""
+    written: list[Version] = []
+    newest = base = None
+    for version in versions:
+        newest = newest or version
+        if version.is_of(run):
+            written.append(version)
+            base = None
+        elif version.topic == "ValueExpired" and base is None:
+            base = version  # of what the run wrote, or of what was there before
         else:
-            below = below or recorded
-            if not isinstance(recorded.event, ValueExpired):
-                break
-    assert newest is not None
-    version, empty = newest.envelope.version, Record(namespace, key)
-    if first is None or last is None:
-        after = state_after(namespace, key, newest)
-        found = RunBlock(namespace, key, version, earliest, version, (0, 0), empty)
-        return found._replace(reason="changed_since", by=after.updated_by, principal=after.principal)
-    if below is not None:
-        guards |= dict.fromkeys(it.resource for it in below.envelope.guard or ())
-    return RunBlock(
-        namespace,
-        key,
-        version,
-        earliest,
-        first.envelope.version,
-        (first.envelope.position, last.envelope.position),
-        empty if below is None else state_after(namespace, key, below),
-        (*_claims_of(namespace, key), *guards),
-        frozenset(writers),
-        "redacted"
-        if redacted or (below is not None and below.redacted)
-        else "base_written_by_run"
-        if earliest < first.envelope.version and (below is None or earliest < _oldest_undone(below, events))
-        else None,
-    )
-
-
-def _oldest_undone(base: Recorded[Event], older: Iterator[Recorded[Event]]) -> int:
-    """The oldest version that reverts undid which led to `base`, or that of `base`: the value of a revert is the one
-    before what it undid. `older`: the events before it, newest first."""
-    oldest, start = base.envelope.version, _undone_from(base)
-    while start is not None and (recorded := next(older, None)) is not None:
-        if recorded.envelope.position < start and (start := _undone_from(recorded)) is None:
+            base = base or version
             break
-        oldest = recorded.envelope.version
-    return oldest
+    assert newest is not None
+    if not written:
+        return Block(stream, newest.number, reason="changed_since", by=newest.by or None)
+    guards = {name for version in (*written, base) if version is not None for name in version.guards}
+    block = Block(
+        stream,
+        newest.number,
+        resources=(*_name_claim(stream), *sorted(guards)),
+        writers=frozenset((version.session, version.principal) for version in written),
+    )
+    if earliest < written[-1].number:
+        return block._replace(reason="based_on_run", by=base.by if base is not None else None)
+    if any(version.is_redacted for version in written) or (base is not None and base.is_redacted):
+        return block._replace(reason="redacted")
+    if base is None or base.topic != "ValueWritten":
+        return block
+    return block._replace(expires_at=base.expires_at, restored=base.number)
 
 
-def _undone_from(recorded: Recorded[Event]) -> int | None:
-    """The first position that an event undoes; None if it undoes nothing."""
-    event = recorded.event
-    return event.undoes[0] if isinstance(event, ValueWritten | ValueDeleted) and event.undoes is not None else None
+def declare(command: Any) -> Reads:
+    resources = {name: None for block in command.blocks for name in block.resources}
+    streams = tuple(block.stream for block in command.blocks)
+    return Reads(streams, resources=tuple(resources), claims="holders", agent=command.reverted_by)
 
 
-def read_block(run: Run, namespace: str, key: str, earliest: int, reader: Reader) -> RunBlock:
-    history = newest_first(reader, record_stream(namespace, key), first=FEW, largest=MOST_AT_ONCE)
-    return block_of(run, namespace, key, earliest, history)
+def revert(command: Any, state: State, moment: Moment) -> Decision:
+    """Restore what was before the blocks. What changed since they were read is kept."""
+    board = state.board
+    assert board is not None
+    who = board.start(moment, command.reverted_by)
+    events: list[Any] = []
+    reverted: list[RevertedKey] = []
+    kept: list[KeptKey] = []
+    for block in command.blocks:
+        record = state.records[block.stream]
+        address = split_stream(block.stream)
+        reason, by, resource = block.reason, block.by, None
+        if record.version != block.last:
+            reason, by = "changed_since", None
+        elif reason is None and (claim := _find_obstacle(block, command.run, who, board)) is not None:
+            reason, by, resource = "claimed", claim.who.agent, claim.resource
+        changes = _restore(block, record, command, moment) if reason is None else []
+        if changes:
+            events += changes
+            restored = block.restored if isinstance(changes[-1], ValueWritten) else None
+            reverted.append(RevertedKey(*address, record.version + len(changes), restored))
+        else:
+            kept.append(KeptKey(*address, record.version, reason or "unchanged", by, resource))
+    correlation_id = moment.caller.correlation_id or ""
+    events = [] if command.dry_run else events
+    position = moment.position + len(events)
+    return events, Reverted(reverted, kept, correlation_id, position, command.dry_run)
 
 
-# --- decide
-
-
-def decide(command: Revert, who: Who, reader: Reader, steady: int) -> RevertDecision:
-    """Decide a revert on what the reader has now. `steady`: the store's steady clock; `who`: the caller, whose own
-    claims are no obstacle, and neither are those of the run."""
-    records = [reader.record(block.namespace, block.key) for block in command.blocks]
-    blocks = [
-        block
-        if block.version == record.version
-        else read_block(command.run, block.namespace, block.key, block.earliest, reader)
-        for block, record in zip(command.blocks, records, strict=True)
-    ]
-    resources = list(dict.fromkeys(resource for block in blocks for resource in block.resources))
-    board = load_board(reader, resources, steady, reader.at)
-    decision = RevertDecision([], [], [])
-    for block, record in zip(blocks, records, strict=True):
-        if (kept := _kept(block, command.run, who, board)) is not None:
-            decision.kept.append(kept)
-            continue
-        if not (events := _events(block, record, command.by, reader.at)):
-            decision.kept.append(KeptKey(block.namespace, block.key, block.version, "unchanged"))
-            continue
-        after = record
-        basis = Basis("revert", based_on=record.version if seen(record, reader.at).live else 0)
-        for event in events:
-            before, after = after, evolve(after, event, reader.at, who.principal)
-            decision.changes.append(Change(before, event, after, None if isinstance(event, ValueExpired) else basis))
-        base = seen(block.base, reader.at)
-        versions, restored = (block.first, block.version), base.version if base.live else None
-        decision.undone.append(
-            UndoneKey(block.namespace, block.key, after.version, versions, block.positions, restored)
-        )
-    return decision
-
-
-def _events(block: RunBlock, record: Record, by: str, at: int) -> list[RecordEvent]:
-    """The events that restore the value before the block; none if it is as it was."""
-    base, current = seen(block.base, at), seen(record, at)
-    if (base.live, base.value, base.expires_at) == (current.live, current.value, current.expires_at):
+def _restore(block: Block, record: Record, command: Any, moment: Moment) -> list[Any]:
+    """The events that bring back the value before the block; none if it is as it was."""
+    has_value = record.exists and not is_expired(record, moment.at)
+    version = record.version if has_value else 0
+    if block.value is None or (block.expires_at is not None and block.expires_at <= moment.at):
+        return [ValueDeleted(record.stream, command.reverted_by, command.reason, version)] if has_value else []
+    if has_value and block.is_same and block.expires_at == record.expires_at:
         return []
-    if not base.live:
-        return [ValueDeleted(by=by, undoes=block.positions)] if current.live else []
-    written = ValueWritten(value=base.value, by=by, expires_at=base.expires_at, undoes=block.positions)
-    ended = end_of(record, at)
-    return [written] if ended is None else [ended, written]
+    expiry = []
+    if record.exists and not has_value and record.expires_at is not None:
+        expiry.append(ValueExpired(record.stream, record.expires_at))
+    facts = (command.reason, block.expires_at, version)
+    return [*expiry, ValueWritten(record.stream, command.reverted_by, block.value, *facts)]
 
 
-def _kept(block: RunBlock, run: Run, who: Who, board: ClaimBoard) -> KeptKey | None:
-    """Why the block must not be undone; None if it may."""
-    address = block.namespace, block.key, block.version
-    if block.reason is not None:
-        return KeptKey(*address, block.reason, block.by or None, block.principal)
-    for resource in block.resources:
-        for hold in board.conflicting_holds(resource, "exclusive", None):
-            lease = hold.lease
-            if not lease.is_of(who) and not _is_of_run(lease, run, block):
-                return KeptKey(*address, "claimed", lease.agent, lease.principal, hold.resource)
+def _find_obstacle(block: Block, run: Run, who: Who, board: Board) -> Claim | None:
+    """A claim of others on the key, or on what its writes were guarded by. Claims of the run are none."""
+    for claim in board.list_obstacles(Request(who, "exclusive", block.resources)):
+        if (claim.who.session, claim.who.principal) not in block.writers or not is_of_agent(claim.who.agent, run.agent):
+            return claim
     return None
 
 
-def _is_of_run(lease: Lease, run: Run, block: RunBlock) -> bool:
-    """Whether the run holds the claim. A claim without a session never counts: its holder cannot be recognized."""
-    if lease.session is None or (lease.principal, lease.session) not in block.writers:
-        return False
-    return run.agent is None or acts_for(lease.agent, run.agent)
-
-
-def _claims_of(namespace: str, key: str) -> tuple[str, ...]:
+def _name_claim(stream: str) -> tuple[str, ...]:
     """The name under which agents claim a value."""
     try:
-        return (canonical(f"custom://{namespace}/{key}"),)
+        return (check_resource(f"custom://{'/'.join(split_stream(stream))}"),)
     except ValueError:  # too long
         return ()

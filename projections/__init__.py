@@ -1,1 +1,1 @@
-"""Views of the log, history and waiting. Depends on the domain, not on stores."""
+"""Views, folded from the log."""

@@ -1,1 +1,1 @@
-"""Authorization: tokens, principals and grants. Does not depend on any surface or store."""
+"""Who calls over HTTP, and what the caller may do."""

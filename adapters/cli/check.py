@@ -1,190 +1,200 @@
 """`holdlog check`: whether other sessions hold files, for git hooks and CI. Reads only; never creates a store."""
 
-import argparse
+import getpass
 import os
 import shlex
-import sys
+import subprocess
+from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from contextlib import closing, suppress
+from typing import Final, NamedTuple
 
-from holdlog.adapters.cli.checked_policy import under_policy
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, workspaces_of
-from holdlog.adapters.operating_system.location import LocationError, without_password
+from holdlog.adapters.cli.parser import Parser
+from holdlog.adapters.cli.settings import find_place
+from holdlog.adapters.cli.store import find_names, has_store
+from holdlog.adapters.cli.texts import print_json, print_note, print_text, show_duration
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import find_conversation
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.location import find_top, mask_password
+from holdlog.adapters.operating_system.processes import identify_host
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.policy.in_force import FILE, read_policy, read_uncommitted
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.names import is_of_agent
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
-if TYPE_CHECKING:
-    from holdlog.adapters.api.claims.checks import Checked, CheckedFile, Committer, HumanFile
-    from holdlog.adapters.runtime.engine import Engine
-
-_EXAMPLES: Final = """\
-examples:
-  holdlog check --staged                        as a pre-commit hook; docs/git.md shows how to install it
-  HOLDLOG_AGENT=claude-7f3a git commit          the hook knows who commits, and blocks files that others hold
-  holdlog check --staged --trailer "$1"         as a prepare-commit-msg hook: also name the claims in the message
-  git diff --name-only --no-renames -z origin/main... | xargs -0 holdlog check --agent ci --strict
-                                                in CI: the files of a branch
-
-A file blocks only if the caller is known and another live session holds it, or if the caller is an agent and
-holdlog.toml leaves the file to a person; all else is a warning. Exit codes: 0 nothing blocks; 1 a file blocks, or with
---strict nothing could be checked; 2 bad arguments, or no git repository.
-"""
+_EXAMPLES: Final = (
+    "check --staged                        as a pre-commit hook: holdlog init --git-hook",
+    "check src/a.py src/ --agent claude    exits with 1 if another session holds one of them",
+    "check --staged --agent ci             in CI: blocks what any session holds",
+)
+_STAGED: Final = (
+    *("diff", "--cached", "--name-only", "-z", "--no-renames"),  # without renames: both names of each
+    *("--no-relative", "--no-ext-diff", "--ignore-submodules=dirty"),  # whatever the configuration says
+)
 
 
-def add_check(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "check",
-        parents=[store, locations],
-        help="check that no other session holds the staged files: for git hooks and CI",
-        description="Check whether other sessions hold files. Changes nothing, and creates no store.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file, a folder with / at its end, or custom://NAME")
-    parser.add_argument(
-        "--staged",
-        action="store_true",
-        help="check what the next git commit changes; of a rename, both names (default: check each PATH)",
-    )
-    parser.add_argument(
-        "--agent",
-        default=os.environ.get("HOLDLOG_AGENT") or None,
-        metavar="NAME",
-        help="who changes the files: its own claims do not block (default: HOLDLOG_AGENT, or else the agent that runs"
-        " this, if it has hooks)",
-    )
-    parser.add_argument(
-        "--session",
-        metavar="ID",
-        help="as for claim: claims of all other sessions are those of others, also under the same name (default: none)",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="also block most of what is otherwise a warning, such as an unknown caller, a missing store or a holder"
-        " whose session has ended; docs/git.md lists all (default: warn)",
-    )
-    parser.add_argument(
-        "--trailer",
-        metavar="FILE",
-        help="add a trailer Holdlog-Claim to this commit message for each claim that the caller has on the files"
-        " (default: none)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
-    parser.set_defaults(run=_run)
+class Problem(NamedTuple):
+    """A file that others hold, or that only a person may change. `blocks`: it must not be changed."""
+
+    path: str
+    blocks: bool
+    text: str
+    held_by: str | None = None
+    resource: str | None = None
 
 
-def _run(options: argparse.Namespace) -> int:
-    from holdlog.adapters.cli import staged
+class Committer(NamedTuple):
+    """Who changes the files. `agent`: empty if it is not known; `is_person`: who names themselves."""
 
+    works: Works | None
+    agent: str
+    is_person: bool
+
+    def owns(self, work: Work) -> bool:
+        return self.agent != "" and is_of_agent(self.agent, work.who.agent)
+
+
+def run(words: list[str]) -> int:
+    """0: nothing blocks; 1: a file blocks; 2: bad arguments, or no repository."""
+    options = _build_parser().parse_args(words)
     if options.staged == bool(options.paths):
         raise InvalidError("PATH: name files, or use --staged for those of the next git commit, not both")
-    paths = staged.paths() if options.staged else [(staged.readable(os.fsencode(it)), it) for it in options.paths]
-    result = under_policy(_checked(options, paths), paths, options)
-    if options.trailer is not None and result.status == "ok":
-        staged.add_trailers(options.trailer, result.positions)
-    _show(result, options)
-    return 1 if result.status in ("held", "human") or (options.strict and result.status == "not_checked") else 0
-
-
-def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "Checked":
-    """The response; with a warning, instead of an error, if there is no store that can be read."""
-    from holdlog.adapters.api.claims.checks import Checked, check
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import print_note
-    from holdlog.adapters.compose import open_holdlog, store_exists
-
+    paths = list_staged() if options.staged else {path: os.path.abspath(path) for path in options.paths}
+    workspaces, warnings = find_names(options), _list_policy_warnings()
+    problems = list[Problem]()
+    place = find_place(options.db)
     try:
-        location = location_of(options.db)
-        if store_exists(location):
-            settings = Settings(workspaces=workspaces_of(options))
-            engine = open_holdlog(location, settings, what="holdlog check", report=print_note)
-            try:
-                return engine.read(check(engine.requests.rules, paths, _committer(engine, options)))
-            finally:
-                engine.close()
-        problem = f"there is no store at {without_password(location)}"
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    except (StoreError, UnavailableError, LocationError) as error:
-        problem = str(error)
-    warning = f"nothing was checked: {problem}"
-    return Checked(status="not_checked", checked=0, files=[], positions=[], warnings=[warning])
+        if not has_store(place):
+            raise StoreError(f"there is no store at {mask_password(place)}")
+        with closing(open_engine(place)) as engine:
+            committer = _find_committer(engine.store, options)
+            problems = [it for path in paths if (it := _check(path, paths[path], committer, workspaces, options))]
+    except (StoreError, UnavailableError) as error:
+        committer = Committer(None, options.agent or "", _is_user(options.agent))
+        warnings.append(f"nothing was checked: {error}")
+    problems += [it for path in paths if (it := _check_person(path, paths[path], committer)) is not None]
+    _show(problems, warnings, committer, options, len(paths))
+    return 1 if any(it.blocks for it in problems) else 0
 
 
-def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":
-    from holdlog.adapters.api.claims.checks import Committer
-    from holdlog.adapters.api.validation import STORED_AGENT, text
-    from holdlog.adapters.cli.commands import user
-    from holdlog.adapters.compose import named_session
-    from holdlog.adapters.hooks.session import HOST_SESSION, sessions_of_host
-
-    agent = None if options.agent is None else text(options.agent, "agent", STORED_AGENT)
-    named, hashed = named_session(options.session), engine.identity.session
-    hosted = frozenset[str]()
-    if isinstance(engine.location, Path):
-        hosted = frozenset(it.held_by for it in sessions_of_host(engine.location, engine.identity, os.environ))
-    own = hosted
-    if process := os.environ.get(HOST_SESSION):
-        own |= {hashed("process", process)}
-    return Committer(agent, None if named is None else hashed(*named), own, bool(hosted), user(), options.strict)
+def list_staged() -> dict[str, str]:
+    """The files that the next commit changes: the paths to show and the absolute ones. The index may be a temporary
+    one, which git names in the environment. Raises InvalidError."""
+    output = []
+    for words in (("rev-parse", "--show-toplevel"), _STAGED):
+        done = subprocess.run(["git", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            problem = (done.stderr.decode(errors="backslashreplace").splitlines() or ["failed"])[0]
+            raise InvalidError(f"git: {problem}; run this in a git repository, or name the files: holdlog check PATH")
+        output.append(done.stdout)
+    top, names = os.fsdecode(output[0].removesuffix(b"\n")), filter(None, output[1].split(b"\0"))
+    return {name.decode(errors="backslashreplace"): os.path.join(top, os.fsdecode(name)) for name in names}
 
 
-def _show(result: "Checked", options: argparse.Namespace) -> None:
-    """Print what was found. Holders and warnings go to standard error: git shows that of a hook."""
-    from holdlog.adapters.cli.texts import print_json, print_note, printable
-
-    if options.json:
-        print_json(result.body())
-        return
-    for warning in result.warnings or ():
-        print_note(warning if options.strict else f"warning: {warning}")
-    if result.unchecked:
-        print_note(f"warning: not checked, because they are in no workspace: {', '.join(result.unchecked)}")
-    for human in result.human or ():
-        print_note(printable(_human_line(human, options.staged), kept=""))
-    for file in result.files:
-        print(f"holdlog: {printable(_line(file, options), kept='')}", file=sys.stderr)
-    if any(it.why_not == "unknown_caller" for it in result.files):
-        print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
-    if not options.staged and not (result.files or result.human or result.warnings):
-        print(f"ok: no other session holds {'this' if result.checked == 1 else f'any of these {result.checked}'}")
+def _build_parser() -> Parser:
+    parser = Parser("check", "Check whether other sessions hold files. Changes nothing.", _EXAMPLES)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file, or a folder with / at its end")
+    parser.add_argument("--staged", action="store_true", help="check what the next git commit changes")
+    agent = os.environ.get("HOLDLOG_AGENT") or None
+    parser.add_argument("--agent", "--by", metavar="NAME", default=agent, help="who changes the files")
+    return parser
 
 
-def _line(file: "CheckedFile", options: argparse.Namespace) -> str:
-    """Format a file: who holds it, since when, and what to do."""
-    from holdlog.adapters.api.authors import author
-    from holdlog.adapters.cli.texts import marked, since
+def _find_committer(reader: Reader, options: Namespace) -> Committer:
+    conversation = find_conversation(reader, identify_host())
+    session = "" if conversation is None else conversation.session
+    agent = options.agent or ("" if conversation is None else conversation.name)
+    works = Works(reader, Who(agent, session), identify_host())
+    return Committer(works, agent, conversation is None and _is_user(options.agent))
 
-    holder = author(marked(file.held_by), file.held_by_principal)
-    covered = f", who claimed {marked(file.covered_by)}" if file.covered_by else ""
-    held = f"{file.path}: held by {holder}{covered}, {since(file.claimed_at, file.held_for_seconds)}"
-    if file.blocks:
-        leave_out = f", or {_leave_out(file.path)}" if options.staged else ""
-        agent = f" --agent {shlex.quote(options.agent)}" if options.agent is not None else ""
-        return f"{held}; queue for it: holdlog claim {shlex.quote(file.resource)}{agent} --wait 50{leave_out}"
+
+def _is_user(agent: str | None) -> bool:
+    with suppress(OSError, KeyError):
+        return agent is not None and agent == getpass.getuser()
+    return False
+
+
+def _check(
+    path: str, absolute: str, committer: Committer, workspaces: Workspaces, options: Namespace
+) -> Problem | None:
+    """Whether others hold a file, here or in another worktree, where that is a warning."""
+    is_folder = path.endswith("/") or (os.path.isdir(absolute) and not options.staged)  # git stages a submodule's name
+    resource = path if path.startswith("custom://") else workspaces.name_file(absolute + "/" * is_folder)
+    if resource is None or committer.works is None:
+        return None
+    elsewhere = {name: place for place, name in workspaces.list_elsewhere(resource)}
+    names = dict.fromkeys((resource, resource.rstrip("/"), *elsewhere))
+    for name, works in committer.works.find_others([*names]).items():
+        for work in works:
+            if work.holds and not committer.owns(work):
+                return _describe(path, work, elsewhere.get(name), committer, options)
+    return None
+
+
+def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
+    agent, shown = work.who.agent, shlex.quote(path)
+    text = f"{path}: held by {agent} for {show_duration(work.seconds)}"
+    rule = None if "://" in path else _find_rule(os.path.abspath(path))
     why_not = {
-        "unknown_caller": "",
-        "session_ended": ", in a session that has ended",
-        "sub_agent": ", a sub-agent of yours",
-        "user_name": ", under your user name",
-        "policy": ", and holdlog.toml only warns",
-        "other_workspace": f", in workspace {file.workspace}; coordinate before you merge",
-    }[file.why_not or "unknown_caller"]
-    return f"warning: {held}{why_not}"
+        f", in workspace {elsewhere}; coordinate before you merge": elsewhere is not None,
+        f", and {FILE} only warns": rule is not None and rule[0] == "warn",
+        "": committer.agent == "",
+        ", a sub-agent of yours": agent.startswith(f"{committer.agent}/") and committer.agent != "",
+        ", in a session that has ended": not work.is_live,
+    }
+    if (reason := next((reason for reason, holds in why_not.items() if holds), None)) is not None:
+        return Problem(path, False, f"warning: {text}{reason}", agent, work.resource)
+    by = f" --agent {shlex.quote(options.agent)}" if options.agent else ""
+    leave_out = f", or leave it out: git restore --staged {shown}" if options.staged else ""
+    text += f"; queue for it: holdlog claim {shown}{by} --wait 50{leave_out}"
+    return Problem(path, True, text, agent, work.resource)
 
 
-def _human_line(file: "HumanFile", staged: bool) -> str:
-    """Format a file that only a person may change: where that is written, and what to do."""
-    level = "" if file.blocks else "warning: "
-    line = f"{level}{file.path}: only a person may change it ({file.rule})"
-    if file.caller == "agent":
-        leave_out = f", and {_leave_out(file.path)}" if staged else ""
-        return f"{line}; describe the change that you need to your user{leave_out}"
-    leave_out = f"; if not, {_leave_out(file.path)}" if staged else ""
-    return f"{line}; if you are a person, set HOLDLOG_AGENT to your user name{leave_out}"
+def _check_person(path: str, absolute: str, committer: Committer) -> Problem | None:
+    """Whether only a person may change a file, and an agent is about to."""
+    rule = None if "://" in path else _find_rule(absolute)
+    if rule is None or rule[0] != "human" or committer.is_person:
+        return None
+    blocks = committer.agent != ""
+    todo = "describe the change that you need to your user" if blocks else "if you are a person, go on"
+    return Problem(
+        path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({rule[1]}); {todo}"
+    )
 
 
-def _leave_out(path: str) -> str:
-    return f"leave it out: git restore --staged {shlex.quote(path)}"
+def _find_rule(absolute: str) -> tuple[str, str] | None:
+    """Mode and source of the rule for a path."""
+    real = os.path.realpath(absolute)
+    root = find_top(os.path.dirname(real))
+    rule = None if root is None else read_policy(root).find_rule(os.path.relpath(real, root))
+    return None if rule is None else (rule.mode, rule.source)
+
+
+def _list_policy_warnings() -> list[str]:
+    root = find_top(os.getcwd())
+    if root is None:
+        return []
+    problem, edited = read_policy(root).problem, read_uncommitted(root)
+    warnings = [f"{problem}; the defaults apply"] if problem else []
+    return warnings + ([f"{edited.problem}; fix it before you commit it"] if edited and edited.problem else [])
+
+
+def _show(
+    problems: Sequence[Problem], warnings: Sequence[str], committer: Committer, options: Namespace, count: int
+) -> None:
+    """Print what was found. Problems go to standard error: git shows that of a hook."""
+    if options.json:
+        is_held = any(it.blocks for it in problems)
+        status = "held" if is_held else "ok" if committer.works is not None else "not_checked"
+        files = [it._asdict() for it in problems]
+        print_json({"status": status, "checked": count, "files": files, "warnings": list(warnings)})
+        return
+    for line in (*(f"warning: {it}" for it in warnings), *(it.text for it in problems)):
+        print_note(line)
+    if problems and not committer.agent and not any(it.blocks for it in problems):
+        print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
+    if not (options.staged or problems or warnings):
+        print_text(f"ok: no other session holds {'this' if count == 1 else f'any of these {count}'}")

@@ -1,218 +1,249 @@
 """`holdlog commit`: commits the files that a session changed, and nothing else."""
 
-import argparse
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Collection
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Final, NamedTuple
 
-from holdlog.adapters.cli.existing_store import open_engine, require_store
-from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import location_of
+from holdlog.adapters.cli.parser import Parser
+from holdlog.adapters.cli.store import find_names, open_to_read
+from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration, show_table
+from holdlog.adapters.engine.conversations import find_conversation
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.hooks.describe import list_names
+from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
+from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.location import Repository
+from holdlog.adapters.operating_system.processes import identify_host
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.stores.sql import NAMESAKES
+from holdlog.domain.claims.holder import Who
 from holdlog.domain.refusals import InvalidError
 
-if TYPE_CHECKING:
-    from holdlog.adapters.cli.own_files import SortedFiles
-    from holdlog.adapters.hooks.dirty import DirtyWorktree
-    from holdlog.adapters.hooks.notes import HookFiles
-    from holdlog.adapters.hooks.works import FileWork
-
-MAX_LISTED: Final = 10
-"""Files that one line names."""
-_EXAMPLES: Final = """\
-examples:
-  holdlog commit -m "parser: rename parse()"          all that this session changed
-  holdlog commit -m "parser: rename parse()" src/     only what is below src/
-  holdlog commit --dry-run                            list what it would commit, and what it would leave out
-  holdlog commit -m "half done" --agent claude-447103 from a terminal: the files of that agent
-
-A file belongs to the session that holds it, or else to the one whose hooks recorded its last change; sub-agents belong
-to the session of their main agent. What others have staged stays staged. A file is committed as it is in the worktree,
-also if only a part of it is staged. Exit codes: 0 committed; 1 nothing to commit,
-or refused, by git or because PATH is not of this session; 2 bad arguments, no git repository, or an unknown session.
-"""
-
-
-def add_commit(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "commit",
-        parents=[store, locations],
-        help="commit to git the files that this session changed, and nothing else",
-        description="Commit to git the files that this session changed, and nothing else. Hooks of git run as usual.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="commit only this file, or what is below this folder (default: all)"
-    )
-    parser.add_argument(
-        "-m",
-        "--message",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="the message, needed unless with --dry-run; repeatable, as for git (default: none)",
-    )
-    parser.add_argument(
-        "--agent",
-        default=os.environ.get("HOLDLOG_AGENT") or None,
-        metavar="NAME",
-        help="whose files (default: HOLDLOG_AGENT, or else the agent with hooks that runs this)",
-    )
-    parser.add_argument("--session", metavar="ID", help="whose files: the ID of claim --session (default: none)")
-    parser.add_argument("--dry-run", action="store_true", help="only list what it would commit (default: commit it)")
-    parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
-    parser.set_defaults(run=_run)
+LOCK_SECONDS: Final = 10.0
+"""How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
+_EXAMPLES: Final = (
+    'commit -m "parser: rename parse()"          all that this session changed',
+    'commit -m "parser: rename parse()" src/     only what is below src/',
+)
 
 
 class _Refusal(Exception):
-    """Nothing was committed, because of what the session has changed. The message is one line."""
+    """Nothing was committed. The message is one line; `output`: of git and its hooks."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
-def _run(options: argparse.Namespace) -> int:
-    from holdlog.adapters.cli.partial_commit import CommitFailedError, GitCommit, commit_only, require_no_operation
-    from holdlog.adapters.cli.texts import print_json, print_note
-    from holdlog.adapters.hooks.dirty import GitFailedError
+class DirtyFiles(NamedTuple):
+    """The dirty files of a worktree, by absolute paths: those that the session changed last or holds, those of other
+    sessions, and those that a person or a program changed. `statuses`: of all, two letters of `git status`."""
 
-    if not options.message and not options.dry_run:
+    own: list[str]
+    others: dict[str, Work]
+    unknown: list[str]
+    statuses: dict[str, str]
+
+    def is_new(self, path: str) -> bool:
+        """Whether git does not know a file."""
+        return self.statuses[path] == "??"
+
+
+def run(words: list[str]) -> int:
+    """0: committed; 1: nothing to commit, or refused; 2: bad arguments, no repository, or an unknown session."""
+    options = _build_parser().parse_args(words)
+    if not options.message:
         raise InvalidError("-m: is missing; describe the commit with -m TEXT")
     try:
-        worktree, chosen = _choose(options)
-        require_no_operation(worktree)
-        if not chosen.paths:
-            raise _Refusal(_nothing(chosen))
-        done = GitCommit("", "", "") if options.dry_run else commit_only(worktree, chosen.paths, options.message)
-        if done.id:
-            chosen.note(done.id)
-    except (_Refusal, CommitFailedError, GitFailedError) as error:
-        sys.stderr.write(getattr(error, "output", ""))
+        repository = locate(os.getcwd())
+        if repository is None:
+            raise InvalidError("this folder is not in a worktree of git")
+        with closing(open_to_read(options)) as engine:
+            works = Works(engine.store, _find_session(engine.store, options), identify_host())
+            files = sort_dirty(works, find_names(options), repository)
+        paths = _choose(files, options.paths)
+        commit = _commit(repository, files, paths, options.message)
+    except (_Refusal, GitFailedError) as error:
+        sys.stderr.write(escape(getattr(error, "output", "")))
         if options.json:
             print_json({"status": "refused", "message": f"nothing was committed: {error}"})
         else:
             print_note(f"nothing was committed: {error}")
         return 1
-    sys.stderr.write(done.output)
-    if options.json:
-        status = {"status": "dry_run"} if options.dry_run else {"status": "committed", "commit": done.id}
-        branch = {"branch": done.branch} if done.branch else {}
-        print_json({**status, **branch, **chosen.body()})
-    else:
-        verb = "would commit" if options.dry_run else f"committed {done.id[:10]}"
-        _show(f"{verb}{f' on {done.branch}' if done.branch else ''}", chosen)
+    _show(repository, files, paths, commit, options)
     return 0
 
 
-class _Chosen(NamedTuple):
-    """What is committed. `paths`: absolute; `found`: all dirty files of the worktree. `folder`: where the user is.
-    `files`: of the hooks; `sessions`: whose files are committed."""
-
-    paths: list[str]
-    found: "SortedFiles"
-    folder: str
-    files: "HookFiles"
-    sessions: Collection[str]
-
-    def note(self, commit: str) -> None:
-        """Note who made a commit, so that no command of others that runs now counts as its author."""
-        for session in self.sessions:
-            if self.files.age_of(session) < float("inf"):
-                with suppress(OSError), self.files.change(session) as notes:
-                    notes.note_commits([commit])
-
-    def name(self, path: str) -> str:
-        return os.path.relpath(path, self.folder)
-
-    def body(self) -> dict[str, Any]:
-        left = [path for path in self.found.own if path not in set(self.paths)]
-        return {
-            "files": [self.name(it) for it in self.paths],
-            "inherited": [self._facts(it) for it in self.found.inherited if it.path in set(self.paths)],
-            "left_out": [{"path": self.name(it), "why": "not_named"} for it in left]
-            + [self._facts(it) | {"why": "of_another_session"} for it in self.found.others]
-            + [{"path": self.name(it), "why": "not_of_this_session"} for it in self.found.unknown],
-        }
-
-    def _facts(self, work: "FileWork") -> dict[str, Any]:
-        return {"path": self.name(work.path), "agent": work.agent, "holds": work.holds, "is_live": work.is_live}
+def list_dirty_files(words: list[str]) -> int:
+    """`holdlog claims --dirty`: the files that differ from the last commit, and whose they are."""
+    options = Parser("claims --dirty", "List the files that git has not committed, and whose they are.").parse_args(
+        words
+    )
+    repository = locate(os.getcwd())
+    if repository is None:
+        raise InvalidError("--dirty: this folder is not in a worktree of git")
+    with closing(open_to_read(options)) as engine:
+        works = Works(engine.store, Who("", ""), identify_host())
+        files = sort_dirty(works, find_names(options), repository)
+    rows = [
+        {"path": os.path.relpath(path), "status": status}
+        | ({"agent": files.others[path].who.agent} if path in files.others else {})
+        for path, status in files.statuses.items()
+    ]
+    if options.json:
+        print_json({"status": "ok", "files": rows})
+        return 0
+    whose = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
+    print_text(
+        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), whose.get(it["path"], "")) for it in rows])
+        or "git has committed everything here"
+    )
+    return 0
 
 
-def _choose(options: argparse.Namespace) -> "tuple[DirtyWorktree, _Chosen]":
-    """The worktree, and what of it the session commits. Raises InvalidError, GitFailedError, _Refusal."""
-    from holdlog.adapters.cli.own_files import party_of_command, sort_files
-    from holdlog.adapters.hooks.dirty import dirty_worktree
-    from holdlog.adapters.hooks.notes import HookFiles
-
-    folder = os.getcwd()
-    worktree = dirty_worktree(folder, untracked="all")
-    if worktree is None:
-        raise InvalidError("this folder is not in a worktree of git")
-    location = location_of(options.db)
-    if not isinstance(location, Path):
-        raise InvalidError("--db: must be a store in a file, in which hooks record whose files are whose")
-    require_store(location)
-    with open_engine(options, location) as engine:
-        files = HookFiles(location)
-        party = party_of_command(engine, files, options.agent, options.session)
-        found = sort_files(engine, files, party, worktree)
-    folder = os.path.realpath(folder)
-    chosen = _Chosen(found.own, found, folder, files, party.sessions)
-    paths = map(os.path.abspath, options.paths)
-    named = [os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in paths]
-    for path in named:
-        _require_own(chosen, path)
-    own = [path for path in found.own if not named or any(_is_below(path, folder) for folder in named)]
-    return worktree, chosen._replace(paths=own)
+def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
+    """Sort the dirty files of a worktree by whose they are. Raises GitFailedError."""
+    dirty = list_dirty(repository.folder, repository.folder)
+    names = {file.path: workspaces.name_file(file.path) for file in dirty}
+    resources = [name for name in names.values() if name is not None]
+    others, own = works.find_others(resources), works.find_own(resources)
+    files = DirtyFiles([], {}, [], {file.path: file.status for file in dirty})
+    changes = dict[str, tuple[float, str | None]]()
+    for path, name in names.items():
+        work = next(iter(others.get(name or "", ())), None)
+        is_held = name in own and own[name].holds
+        if work is not None and (work.is_live or not is_held):
+            files.others[path] = work
+        elif name not in own:
+            files.unknown.append(path)
+        else:
+            files.own.append(path)
+            if not is_held and not files.is_new(path):
+                changes[path] = own[name].at, own[name].sha256
+    for path in list_committed(repository.folder, changes):  # a person or a program has changed it since
+        files.own.remove(path)
+        files.unknown.append(path)
+    return files
 
 
-def _require_own(chosen: _Chosen, path: str) -> None:
-    """Refuse a path under which the session has changed nothing, or that is a file of another session."""
-    found, name = chosen.found, chosen.name(path)
-    work = next((it for it in found.others if it.path.rstrip("/") == path), None)
-    if work is not None:
-        raise _Refusal(f"{name}: {_whose(work)}; leave it out")
-    if path in found.unknown:
-        command = f"git commit --only -- {shlex.quote(name)}"
-        raise _Refusal(f"{name}: no hook of this session has recorded a change of it; to commit it, too: {command}")
-    if not any(_is_below(it, path) for it in found.own):
-        raise _Refusal(f"{name}: this session has changed nothing there that is not committed")
+def _build_parser() -> Parser:
+    text = "Commit to git the files that this session changed, and nothing else. Hooks of git run as usual."
+    parser = Parser("commit", text, _EXAMPLES)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only this file, or what is below this folder")
+    parser.add_argument("-m", "--message", action="append", default=[], metavar="TEXT", help="as for git commit")
+    agent = os.environ.get("HOLDLOG_AGENT") or None
+    parser.add_argument("--agent", "--by", metavar="NAME", default=agent, help="whose files (default: who runs this)")
+    return parser
+
+
+def _find_session(reader: Reader, options: Namespace) -> Who:
+    """The agent whose files are committed. Raises InvalidError."""
+    conversation = find_conversation(reader, identify_host())
+    if conversation is not None and options.agent in (None, conversation.name):
+        return Who(conversation.name, conversation.session)
+    if options.agent is None:
+        raise InvalidError("it is not known which session runs this; pass --agent NAME (holdlog claims lists agents)")
+    sessions = [session for (session,) in reader.read(NAMESAKES, {"name": options.agent})]
+    if not sessions:
+        raise InvalidError(f"--agent: hooks know no agent {options.agent!r}; holdlog claims lists agents")
+    if len(sessions) > 1:
+        raise InvalidError(
+            f"--agent: several sessions are named {options.agent!r}; run this in the shell of that agent"
+        )
+    return Who(options.agent, sessions[0])
+
+
+def _choose(files: DirtyFiles, named: Sequence[str]) -> list[str]:
+    """What is committed. Refuses a path under which the session has changed nothing, or that is of another session."""
+    limits = [
+        os.path.realpath(os.path.dirname(os.path.abspath(it))) + "/" + os.path.basename(it.rstrip("/")) for it in named
+    ]
+    for path, name in zip(limits, named, strict=True):
+        if path in files.others:
+            raise _Refusal(f"{name}: {_describe(files.others[path])}; leave it out")
+        if path in files.unknown:
+            command = f"git commit --only -- {shlex.quote(name)}"
+            raise _Refusal(f"{name}: no hook of this session has recorded a change of it; to commit it, too: {command}")
+        if not any(_is_below(own, path) for own in files.own):
+            raise _Refusal(f"{name}: this session has changed nothing there that is not committed")
+    paths = [own for own in files.own if not limits or any(_is_below(own, path) for path in limits)]
+    if not paths:
+        count = len(files.others) + len(files.unknown)
+        rest = f"; {count} changed file{' is' if count == 1 else 's are'} not of this session" if count else ""
+        raise _Refusal(f"this session has changed nothing that is not committed{rest}")
+    return paths
 
 
 def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+    return path == folder or path.startswith(f"{folder}/")
 
 
-def _whose(work: "FileWork") -> str:
-    from holdlog.adapters.cli.texts import duration, marked
+def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], messages: Sequence[str]) -> str:
+    """Commit these files as they are in the worktree, and return the commit. What is staged of others stays staged.
+    Git builds the commit in a separate index, in which its hooks run. It must know new files for that: they are added
+    without their content, and removed again if nothing is committed."""
+    before, new = read_head(repository.folder), [it for it in paths if files.is_new(it)]
+    if new:
+        _run(repository, ["add", "--intent-to-add"], new)
+    commit = before
+    try:
+        message = [word for text in messages for word in ("-m", text)]
+        sys.stderr.write(escape(_run(repository, ["commit", "--quiet", "--only", *message], paths)))
+    finally:
+        commit = read_head(repository.folder)
+        if new and commit == before:
+            with suppress(_Refusal):
+                _run(repository, ["rm", "--quiet", "--cached", "--force"], new)
+    return commit
 
-    ended = "" if work.is_live else ", whose session has ended"
+
+def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> str:
+    """Run a git command that writes the index, for literal paths, when no other git process does. The option
+    --literal-pathspecs would apply to the commands of hooks, too."""
+    root, lock = repository.folder, f"{repository.git_folder}/index.lock"
+    specs = b"\0".join(b":(top,literal)" + os.fsencode(os.path.relpath(path, root)) for path in paths)
+    command = ["git", *words, "--pathspec-from-file=-", "--pathspec-file-nul"]
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        done = subprocess.run(command, cwd=root, input=specs, capture_output=True, check=False)
+        output = (done.stdout + done.stderr).decode(errors="backslashreplace")
+        if done.returncode == 0:
+            return output
+        if "index.lock" not in output:
+            lines = (line.partition(": ") for line in output.splitlines())
+            problem = next(
+                (text for kind, _, text in lines if kind in ("fatal", "error")), "a hook may have refused it"
+            )
+            raise _Refusal(problem, output)
+        if time.monotonic() > until:
+            raise _Refusal(f"another git process uses the index; if none runs, remove {lock}")
+        time.sleep(0.05)
+
+
+def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
+    here = os.path.realpath(os.getcwd())
+    branch = (ask_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
+    left = {path: _describe(work) for path, work in files.others.items()}
+    left |= dict.fromkeys(files.unknown, "not of this session")
+    left |= {path: "not named" for path in files.own if path not in paths}
+    names = [os.path.relpath(path, here) for path in paths]
+    left_out = [f"{os.path.relpath(path, here)} ({why})" for path, why in left.items()]
+    if options.json:
+        print_json({"status": "committed", "commit": commit, "branch": branch, "files": names, "left_out": left_out})
+        return
+    print_text(f"committed {commit[:10]}{f' on {branch}' if branch else ''}: {list_names(names)}")
+    if left_out:
+        print_text(f"left out: {list_names(left_out)}")
+
+
+def _describe(work: Work) -> str:
+    ended, agent = "" if work.is_live else ", whose session has ended", work.who.agent
     if work.holds:
-        return f"held by {marked(work.agent)} for {duration(work.seconds)}{ended}"
-    return f"changed {duration(work.seconds)} ago by {marked(work.agent)}{ended}"
-
-
-def _nothing(chosen: _Chosen) -> str:
-    """Why there is nothing to commit."""
-    count = len(chosen.found.others) + len(chosen.found.unknown)
-    rest = f"; {count} changed file{' is' if count == 1 else 's are'} not of this session" if count else ""
-    return f"this session has changed nothing that is not committed{rest}"
-
-
-def _show(verb: str, chosen: _Chosen) -> None:
-    from holdlog.adapters.cli.texts import printable
-
-    lines = [f"{verb}: {_listed([chosen.name(it) for it in chosen.paths])}"]
-    inherited = [it for it in chosen.found.inherited if it.path in chosen.paths]
-    lines += [f"with changes by {it.agent}, whose session has ended: {chosen.name(it.path)}" for it in inherited]
-    left = [f"{chosen.name(it.path)} ({_whose(it)})" for it in chosen.found.others]
-    left += [f"{chosen.name(it)} (not of this session)" for it in chosen.found.unknown]
-    if left:
-        lines.append(f"left out: {_listed(left)}")
-    print(printable("\n".join(lines)))
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return ", ".join(names[:MAX_LISTED]) + more
+        return f"held by {agent} for {show_duration(work.seconds)}{ended}"
+    return f"changed {show_duration(work.seconds)} ago by {agent}{ended}"

@@ -1,180 +1,142 @@
-"""The options of commands: where they come from, and the store that they name. Every command imports it: it must load
-fast."""
+"""Settings of servers and commands: options, and variables HOLDLOG_… of the environment."""
 
-import argparse
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.operating_system.location import find_store, is_url
-from holdlog.adapters.operating_system.options import ONE_OR_MORE, SWITCH, Option, Rule, declared, option, text
-from holdlog.adapters.operating_system.secrets import secret
+from holdlog.adapters.operating_system.location import find_store, read_variable
+from holdlog.domain.refusals import InvalidError
 
-if TYPE_CHECKING:
-    from holdlog.adapters.operating_system.workspaces import Workspaces
+LARGEST_VALUE: Final = 16 * 1024 * 1024
+"""Bytes; every reader of a key gets the whole value."""
 
 
-@dataclass(frozen=True)
-class StoreOptions:
-    """The store of a command."""
+class Settings(NamedTuple):
+    """What a server runs with. `db`: the place of its store, found. Times are in seconds, sizes in bytes."""
 
-    db: str | None = option(
-        "the store: a file, or postgresql://user@host/database",
-        text("PATH|URL"),
-        is_secret=True,
-        unset="HOLDLOG_DB, or else the store of the git repository; docs/store.md",
-    )
-
-
-@dataclass(frozen=True)
-class WorkspaceOptions:
-    """How paths become names of resources."""
-
-    workspace: tuple[str, ...] = option(
-        "a folder whose paths are file://NAME/…",
-        text("NAME=PATH"),
-        is_list=True,
-        unset="the worktrees of the git repository",
-        default=(),
-    )
-    claims_across_worktrees: bool = option(
-        "treat the same path in all worktrees of the repository as one resource",
-        SWITCH,
-        unset="one in each worktree",
-        default=False,
-    )
+    db: str
+    session: str | None = None
+    tools: tuple[str, ...] = ("claims",)
+    tool_prefix: str = "holdlog_"
+    workspace: tuple[str, ...] = ()
+    lease_seconds: float = 300.0
+    idle_limit: float = 1800.0
+    max_wait: float = 50.0
+    max_value_bytes: int = 256 * 1024
+    transport: str = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8420
+    path: str = "/mcp"
+    allowed_host: tuple[str, ...] = ()
+    nats: str | None = None
+    open_tokens: int = 0
+    space_bytes: int = 1_000_000
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_jwks_url: str | None = None
 
 
-def location_of(db: str | None) -> Path | str:
-    """The store named by `--db`, else the environment, else the working folder. Raises LocationError, InvalidError."""
-    explicit = named_location(db)
-    if explicit is not None and (explicit == ":memory:" or is_url(explicit)):
-        return explicit
-    environ = os.environ if explicit is None else {**os.environ, "HOLDLOG_DB": explicit}
-    return find_store(db, environ, Path.cwd())
+class Rule(NamedTuple):
+    """What the text of a setting must be: `must be …`."""
 
+    metavar: str
+    text: str
+    read: Callable[[str], Any]
+    is_good: Callable[[Any], bool]
+    help: str
 
-def named_location(db: str | None) -> str | None:
-    """The store named by `--db`, else the environment. Raises InvalidError."""
-    return db if db is not None else secret(os.environ, "HOLDLOG_DB")
-
-
-def workspaces_of(options: argparse.Namespace) -> "Workspaces":
-    """The workspaces: those of the options, else those of `holdlog.toml`. Raises LocationError, InvalidError."""
-    from holdlog.adapters.operating_system.workspaces import find_workspaces
-    from holdlog.adapters.policy.in_force import is_across_worktrees, project_policy, workspace_options
-
-    named = read_options(WorkspaceOptions, options)
-    folders = named.workspace
-    if not folders:
-        root, found = project_policy(os.environ, Path.cwd())
-        folders = workspace_options(root, found.policy, os.environ)
-    return find_workspaces(os.environ, Path.cwd(), folders, named.claims_across_worktrees, shares=is_across_worktrees)
-
-
-def workspaces_here() -> "Workspaces":
-    """The workspaces of a command that has no options for them. Raises LocationError, InvalidError."""
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser, WorkspaceOptions)
-    return workspaces_of(parser.parse_args([]))
-
-
-def policy_settings() -> dict[str, Any]:
-    """The fields of Settings that `holdlog.toml` sets; options win over them."""
-    from holdlog.adapters.policy.in_force import project_policy
-
-    return dict(project_policy(os.environ, Path.cwd())[1].policy.settings)
-
-
-def add_options(parser: argparse._ActionsContainer, model: type, unset: Any = None) -> None:
-    """Add the flags that the fields of a model declare; their defaults are those of the environment, else `unset`."""
-    for each in declared(model):
-        if not each.has_flag:
-            continue
-        given = _from_environment(each)
-        if each.rule is SWITCH:
-            action = parser.add_argument(each.flag, action="store_true", help=_help(each))
-            action.default, action.type = given or False, typed(each.rule, each.variable)
-        elif each.is_list:
-            listed = [word.strip() for word in (given or "").split(",") if word.strip()]
-            parser.add_argument(each.flag, metavar=each.rule.metavar, action="append", default=listed, help=_help(each))
-        else:
-            parser.add_argument(
-                each.flag,
-                metavar=None if each.choices else each.rule.metavar,
-                type=typed(each.rule, each.variable, each.choices),
-                default=unset if given is None else given,
-                choices=each.choices or None,
-                help=_help(each),
-            )
-
-
-def given_options(model: type, options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a model that the arguments or the environment set."""
-    found = {each.field: getattr(options, each.name, None) for each in declared(model)}
-    return {
-        field: tuple(value) if isinstance(value, list) else value for field, value in found.items() if value is not None
-    }
-
-
-Model = TypeVar("Model")
-
-
-def read_options(model: type[Model], options: argparse.Namespace) -> Model:
-    """The values of a model's fields: those of the arguments or the environment, else the defaults."""
-    return model(**given_options(model, options))
-
-
-def variable_of(model: type, field: str) -> str:
-    """The value of one option in the environment, else its default."""
-    found = next(each for each in declared(model) if each.field == field)
-    given = _from_environment(found)
-    return str(found.default) if given is None else given
-
-
-class _FromEnvironment(str):
-    """The text of an option that an environment variable sets."""
-
-    __slots__ = ()
-
-
-def _from_environment(option: Option) -> _FromEnvironment | None:
-    """The text of the option's variable. A secret is read when it is used, because it may be in a file."""
-    text = None if option.is_secret else os.environ.get(option.variable)
-    return None if text is None or not (text or option.may_be_empty) else _FromEnvironment(text)
-
-
-def _help(option: Option) -> str:
-    repeatable = "; repeatable" if option.is_list else ""
-    return f"{option.help}{repeatable} (default: {option.shown_default})".replace("%", "%%")
-
-
-def typed(rule: Rule, variable: str = "", choices: tuple[str, ...] = ()) -> Callable[[str], Any]:
-    """Reads the text of an option for argparse, which itself checks the choices of flags. `variable`: that of the
-    option, for messages."""
-
-    def read(text: str) -> Any:
-        where = f" (in {variable})" if isinstance(text, _FromEnvironment) else ""
-        if choices and not where:
-            return text
+    def parse(self, text: str) -> Any:
+        """Raises ValueError, whose message is for the user."""
         try:
-            return rule.parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{error}{where}") from None
-
-    return read
-
-
-def picture_file(name: str) -> Path:
-    """Check the path of a picture before the work begins, not after it."""
-    path = Path(name).resolve()
-    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError("must be a file in a folder that exists")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError("must be a file that you may write")
-    return path
+            value = self.read(text)
+        except ValueError:
+            value = None
+        if value is None or not self.is_good(value):
+            raise ValueError(f"must be {self.text}")
+        return value
 
 
-one_or_more = typed(ONE_OR_MORE)
+def _seconds(least: float, most: float, help_text: str) -> Rule:
+    return Rule("SECONDS", f"{least:g} to {most:g} seconds", float, lambda it: least <= it <= most, help_text)
+
+
+def _number(least: int, most: int, help_text: str, metavar: str = "N") -> Rule:
+    return Rule(metavar, f"a whole number from {least} to {most}", int, lambda it: least <= it <= most, help_text)
+
+
+def _text(metavar: str, help_text: str) -> Rule:
+    return Rule(metavar, "a text", str, lambda it: True, help_text)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
+def _words(metavar: str, help_text: str) -> Rule:
+    return Rule(metavar, "a text", _split, bool, help_text)
+
+
+def _are_hosts(names: tuple[str, ...]) -> bool:
+    return bool(names) and all(re.fullmatch(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:]+\](:\d+)?", name) for name in names)
+
+
+RULES: Final = {
+    "session": _text("ID", "the session of all calls, as _meta would name it"),
+    "tools": _words("GROUPS", "groups of tools, separated by commas: claims, state, power, threads, kv, all"),
+    "tool_prefix": _text("TEXT", "the first part of all tool names"),
+    "workspace": _words("NAME=PATH", "a folder whose paths are file://NAME/…; repeatable"),
+    "lease_seconds": _seconds(1, 10**9, "how long a silent holder keeps its claims, where no process beats for it"),
+    "idle_limit": _seconds(1, 10**9, "a server beats for holders whose last call is not longer ago"),
+    "max_wait": _seconds(0.001, 3600, "the longest wait of a tool: hosts cut calls off"),
+    "max_value_bytes": _number(1, LARGEST_VALUE, "the size of a value as JSON", "BYTES"),
+    "transport": Rule("KIND", "stdio or http", str.lower, ("stdio", "http").__contains__, "stdio, or http"),
+    "host": _text("ADDRESS", "the address to listen on, with --transport http"),
+    "port": _number(0, 65_535, "the port to listen on, with --transport http", "PORT"),
+    "path": Rule(
+        "PATH", "a path such as /mcp", str, lambda it: it.rstrip("/").startswith("/"), "where MCP is, over HTTP"
+    ),
+    "allowed_host": Rule(
+        "HOST",
+        "a name such as holdlog.example",
+        _split,
+        _are_hosts,
+        "another name of this server, over HTTP; repeatable",
+    ),
+    "nats": _text("URL", "publish the log to NATS, such as nats://127.0.0.1:4222"),
+    "open_tokens": _number(0, 10**9, "let callers over HTTP create so many tokens with a space each"),
+    "space_bytes": _number(0, 2**62, "the values of each such space", "BYTES"),
+    "jwt_issuer": _text("URL", "accept the JSON Web Tokens of this issuer, over HTTP"),
+    "jwt_audience": _text("TEXT", "for whom these tokens must be"),
+    "jwt_jwks_url": _text("URL", "where the issuer publishes its keys"),
+}
+"""All settings but `db`."""
+REPEATABLE: Final = ("workspace", "allowed_host")
+
+
+def name_option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
+
+
+def read_settings(options: Mapping[str, Any]) -> Settings:
+    """Those of the options, which are texts, else of the environment. Raises InvalidError, which names the option or
+    variable, and StoreError."""
+    values = dict[str, Any]()
+    for setting, rule in RULES.items():
+        named, text = name_option(setting), options.get(setting)
+        if isinstance(text, list):
+            text = ",".join(text)
+        if text is None:
+            named, text = f"HOLDLOG_{setting.upper()}", read_variable(setting)
+        if text is not None:
+            try:
+                values[setting] = rule.parse(text)
+            except ValueError as error:
+                raise InvalidError(f"{named}: {error}") from None
+    return Settings(find_place(options.get("db")), **values)
+
+
+def find_place(db: str | None) -> str:
+    """The place of the store that an option, the environment or the working folder names. Raises InvalidError,
+    StoreError."""
+    return find_store(db if db is not None else read_variable("db"), os.environ, os.getcwd())

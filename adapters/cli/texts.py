@@ -1,117 +1,68 @@
-"""Text formats that all commands share, and escaping that protects the terminal from text written by agents."""
+"""Formats that all commands share. All text that agents wrote is escaped: terminals interpret control characters."""
 
 import json
 import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from holdlog.domain.names import appears_blank, mixed_scripts
-from holdlog.domain.times import microseconds, utc
-
-NEXT_STEP: Final = (
-    "the first claim or set creates it, for example: holdlog claim README.md (use --db for another store)"
-)
+NEXT_STEP: Final = "the first claim or set creates it, for example: holdlog claim README.md"
 WIDEST_VALUE: Final = 60
-"""Maximum characters of a value in a table."""
-_REMEMBERED: Final = 4096
-"""Formatted names and times that are cached; a log has the same few repeatedly."""
-_as_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""Characters of a value in a table."""
+_MARKS: Final = {"ok": ("✓", "ok", 32), "warning": ("!", "!", 33), "bad": ("✗", "x", 31)}
+_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def print_note(line: str) -> None:
-    """Print a note for the user to standard error; the response goes to standard output."""
-    sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
+    """Print a line for the user on standard error; results go to standard output."""
+    sys.stderr.write(f"holdlog: {escape(line, kept='')}\n")
 
 
-def by_force(operation: str | None, version: int) -> str:
-    """What a write that accepted any version did to the one before `version`. An update (`merge`, `increment` …)
-    overwrites nothing: it computed its value from that version."""
-    verb = {"set": "overwrote", "delete": "deleted", "clear": "deleted"}.get(operation or "")
-    return f"updated v{version - 1} without naming it" if verb is None else f"{verb} v{version - 1} by force"
+def print_text(text: str) -> None:
+    sys.stdout.write(f"{escape(text)}\n")
 
 
-def positions(first: int, last: int) -> str:
-    """Format a range of positions of the log."""
-    return f"position {first}" if first == last else f"positions {first} to {last}"
+def print_json(fields: object) -> None:
+    """Print an object as JSON, on one line."""
+    sys.stdout.write(f"{escape(_to_json(fields))}\n")
+    sys.stdout.flush()
 
 
-def print_json(body: object) -> None:
-    """Print a response as JSON, on one line."""
-    print(printable(json.dumps(body, ensure_ascii=False)), flush=True)
-
-
-def is_coloured() -> bool:
-    """Whether standard output shows colours (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def printable(text: str, kept: str = "\n") -> str:
-    """Escape, as in JSON, all characters that a terminal could interpret (C0 and C1 control characters, bidirectional
-    formatting), except those in `kept`."""
+def escape(text: str, kept: str = "\n") -> str:
+    """Escape, as in JSON, all characters that a terminal could interpret, except those in `kept`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
+    return "".join(each if each.isprintable() or each in kept else json.dumps(each)[1:-1] for each in text)
 
 
-@lru_cache(_REMEMBERED)
-def marked(name: str) -> str:
-    """Format the name of an agent or resource so that it cannot imitate another one: add a note to mixed scripts, and
-    escape invisible characters as in JSON."""
-    shown = "".join(_escaped(each) if appears_blank(each) else each for each in name)
-    return f"{shown} (mixed scripts)" if mixed_scripts(name) else shown
-
-
-def _escaped(character: str) -> str:
-    """Escape a character as in JSON, with one escape per UTF-16 code unit; a lone surrogate is one unit."""
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
-def short(value: object) -> str:
+def show_value(value: object, redacted: bool | None = None) -> str:
     """A value as JSON, cut to the width of a table."""
-    whole = _as_json(value)
-    return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
+    text = "redacted" if redacted else _to_json(value)
+    return text if len(text) <= WIDEST_VALUE else text[: WIDEST_VALUE - 1] + "…"
 
 
-def short_value(found: Any) -> str:
-    """The value of a part of a response, like `short`."""
-    return "redacted" if found.redacted else short(found.value)
+def show_author(name: str | None, principal: str | None = None) -> str:
+    return f"{name} ({principal.replace(':', ' ')})" if principal else name or ""
 
 
-def moment(time: datetime) -> str:
-    """Format a time that has a time zone: UTC, to the millisecond."""
-    return moment_at(microseconds(time))
+def show_time(time: datetime) -> str:
+    """UTC, to the millisecond."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03} UTC"
 
 
-def moment_at(at: int) -> str:
-    """Format a time (microseconds since 1970 UTC) like `moment`."""
-    seconds, rest = divmod(at, 1_000_000)
-    return f"{_second(seconds)}.{rest // 1000:03} UTC"
+def show_clock(time: datetime) -> str:
+    """As `show_time`, without the date if it is today."""
+    text = show_time(time)
+    return text.partition(" ")[2] if time.astimezone(UTC).date() == datetime.now(UTC).date() else text
 
 
-@lru_cache(_REMEMBERED)
-def _second(seconds: int) -> str:
-    return f"{utc(seconds * 1_000_000):%Y-%m-%d %H:%M:%S}"
+def show_since(time: datetime, seconds: float) -> str:
+    return f"since {show_clock(time)} ({show_duration(seconds)})"
 
 
-def clock(time: datetime) -> str:
-    """Format a time like `moment`, but without the date if it is today."""
-    shown = moment(time)
-    return shown.partition(" ")[2] if time.astimezone(UTC).date() == datetime.now(UTC).date() else shown
-
-
-def since(time: datetime, seconds: float) -> str:
-    """Format since when something is so: `seconds` ago. A clock that was set back would place it in the future."""
-    if time > datetime.now(UTC):
-        return "since before a clock was set back"
-    return f"since {clock(time)} ({duration(seconds)})"
-
-
-def duration(seconds: float) -> str:
-    """Format a duration in its largest unit and the next smaller one, up to days."""
+def show_duration(seconds: float) -> str:
+    """The largest unit and the next smaller one, up to days."""
     whole = int(seconds)
     for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
         if whole >= size:
@@ -119,11 +70,96 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Format aligned columns, one line per row. Omits columns without any text. Empty if there are no rows."""
+def show_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Aligned columns, one line for each row, without columns that are empty."""
     columns = [column for column in zip(*rows, strict=True) if any(column)]
-    cells = [tuple(printable(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
+    cells = [tuple(escape(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
     )
+
+
+def show_fields(fields: dict[str, Any]) -> str:
+    """`name value, name value`, without status and hint."""
+    texts = {name: value if isinstance(value, str) else _to_json(value) for name, value in fields.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items() if name not in ("status", "hint"))
+
+
+def show_finding(level: str, name: str, text: str, stream: TextIO) -> str:
+    """A line of a diagnosis, with a mark: `ok`, `warning` or `bad`."""
+    mark, plain, colour = _MARKS[level]
+    try:
+        mark.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        mark = f"{plain:<2}"
+    if is_coloured(stream):
+        mark = f"\x1b[{colour}m{mark}\x1b[0m"
+    return f"{mark} {name:<9} {escape(text, kept='')}"
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether a stream shows colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+Event = dict[str, Any]
+_ENVELOPE = ("position", "id", "stream", "version", "kind", "at", "by", "principal", "session", "correlation_id")
+
+
+def show_line(event: Event) -> str:
+    """Position, time and what happened. A refusal has a dash instead of a position. An expiry has the time when it was
+    due."""
+    at = show_time(datetime.fromisoformat(event.get("due") or event["at"]))
+    if "code" in event:
+        what = event.get("message") or event.get("resource") or f"{event.get('namespace')}/{event.get('key')}"
+        return escape(f"-  {at}  {event.get('by') or 'a caller'} was refused ({event['code']}): {what}", kept="")
+    return escape(f"{event['position']}  {at}  {show_sentence(event)}", kept="")
+
+
+def show_sentence(event: Event) -> str:
+    """Who did what."""
+    who = show_author(event.get("by"), event.get("principal"))
+    return f"{_show_change(event, who)}{_show_reason(event)}"
+
+
+def _show_change(event: Event, who: str) -> str:
+    resource = event.get("resource")
+    value = f"{event.get('namespace')}/{event.get('key')}"
+    match event["kind"]:
+        case "ValueWritten":
+            content = f": {show_value(event['value'])}" if "value" in event else " (redacted)"
+            return f"{who} wrote {value}{content}{' by force' if event.get('forced') else ''}"
+        case "ValueDeleted":
+            return f"{who} deleted {value}"
+        case "ValueExpired":
+            return f"the value of {value} expired"
+        case "ClaimGranted":
+            verb = "got" if "ticket" in event else "claimed"
+            return f"{who} {verb} {resource}{', shared' if event.get('mode') == 'shared' else ''}"
+        case "ClaimReleased" if "forced_by" in event:
+            return f"{who} lost {resource}, taken by {event['forced_by']}"
+        case "ClaimReleased":
+            outcome = event.get("outcome", "released")
+            return f"{who} released {resource}{'' if outcome == 'released' else f', {outcome}'}"
+        case "ClaimExpired":
+            return f"{who} lost {resource}: the claim expired"
+        case "ClaimQueued":
+            return f"{who} waits for {', '.join([str(resource), *event.get('also', ())])}"
+        case "ClaimUnqueued":
+            return f"{who} left the queue for {resource}"
+        case "FileChanged":
+            return f"{who} {'changed' if event.get('sha256') else 'removed'} {resource}"
+        case "MessageAppended":
+            return f"{who} added a message to thread {event.get('thread')}"
+        case "ResultAppended":
+            return f"{who} added a result to thread {event.get('thread')}"
+        case _:
+            pass
+    fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}
+    return f"{who} {event['kind']} {show_fields(fields)}".strip()
+
+
+def _show_reason(event: Event) -> str:
+    reason = event.get("reason") or event.get("note")
+    return f" ({reason})" if reason else ""

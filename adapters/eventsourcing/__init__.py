@@ -1,1 +1,0 @@
-"""The log as an application of the eventsourcing library, for read models."""

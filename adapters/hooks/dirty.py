@@ -1,26 +1,21 @@
-"""What git reports about a worktree: its dirty files, and whether a file is committed."""
+"""What git says about a worktree: its dirty files, its stash, and whether a file is committed."""
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.digests import MISSING, digest_of
-from holdlog.adapters.operating_system.location import LocationError, find_git
+from holdlog.adapters.operating_system.location import Repository
 
 GIT_SECONDS: Final = 2.0
-HUNG_SECONDS: Final = 4.0
-"""How long git is not asked again in a folder in which it took too long: a hook has no time for a second try."""
-_TOP: Final = "--show-toplevel"
-_FOLDERS: Final = ("rev-parse", "--path-format=absolute", _TOP, "--git-dir", "--git-common-dir")
+"""A hook has 5 s."""
 MAX_ARGUMENTS: Final = 250
 """Paths of one call of git: the arguments of a process have at most 2 MB (execve(2))."""
 _REFUSED: Final = (0, 128)
-"""Exit codes of git: it was able to answer, or it refuses, as outside of a repository."""
-_hung: dict[str, float] = {}
-"""Folders in which git took too long, and until when it is not asked there."""
+"""Exit codes of git: it was able to respond, or it refuses, as outside of a repository."""
+_hung: set[str] = set()
+"""Folders in which git took too long, and is not asked again by this process."""
 
 
 class GitFailedError(OSError):
@@ -29,148 +24,23 @@ class GitFailedError(OSError):
 
 class DirtyFile(NamedTuple):
     """A file that differs from the commit HEAD or from the index, or that git does not know. `path`: absolute; it ends
-    with a slash for a folder without any tracked file. `status`: two letters of `git status --porcelain`."""
+    with a slash for an ignored folder. `status`: two letters of `git status --porcelain`."""
 
     path: str
     status: str
 
 
-class DirtyWorktree(NamedTuple):
-    """A worktree and its dirty files. `root`, `git_folder`, `common`: as in GitFolders, resolved."""
-
-    root: str
-    git_folder: str
-    common: str
-    files: tuple[DirtyFile, ...]
-
-
-def worktree_at(folder: str, options: Sequence[str] = ()) -> DirtyWorktree | None:
-    """The worktree in which git runs in `folder` with these global options, without its dirty files; None outside of
-    every worktree. Raises GitFailedError."""
-    folders = ask_git(folder, options, *_FOLDERS)
-    if folders is None:
-        return None
-    lines = [os.path.realpath(os.fsdecode(it)) for it in folders.splitlines()]
-    if len(lines) != len(_FOLDERS) - 2:
-        raise GitFailedError("git is older than 2.31, or a folder has a line break in its name")
-    root, git_folder, common = lines
-    return DirtyWorktree(root, git_folder, common, ())
-
-
-def repository_at(folder: str, options: Sequence[str] = ()) -> DirtyWorktree | None:
-    """The repository in which git runs outside of every worktree: a bare one, or the folder `.git`. Raises
-    GitFailedError."""
-    folders = ask_git(folder, options, *(it for it in _FOLDERS if it != _TOP))
-    lines = [os.path.realpath(os.fsdecode(it)) for it in (folders or b"").splitlines()]
-    if len(lines) != len(_FOLDERS) - 3:
-        return None
-    git_folder, common = lines
-    root = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    return DirtyWorktree(root, git_folder, common, ())
-
-
-def dirty_worktree(
-    folder: str,
-    options: Sequence[str] = (),
-    pathspecs: Sequence[str] = (),
-    ignored: bool = False,
-    untracked: str = "normal",
-    worktree: DirtyWorktree | None = None,
-) -> DirtyWorktree | None:
-    """The worktree as in `worktree_at`, which may be known, and its dirty files below `pathspecs`. `ignored`: also the
-    files that git ignores. `untracked`: `no`, `normal` for folders in place of the files in them, or `all`. Raises
-    GitFailedError."""
-    worktree = worktree or worktree_at(folder, options)
-    if worktree is None:
-        return None
-    words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
-    words += [f"--untracked-files={untracked}", *(["--ignored=traditional"] if ignored else [])]
-    listed = ask_git(folder, options, *words, "--", *pathspecs) or b""
-    return worktree._replace(files=tuple(_parse_status(listed, worktree.root)))
-
-
-def _parse_status(listed: bytes, root: str) -> Iterator[DirtyFile]:
-    """The output of `git status --porcelain -z --no-renames`: two letters, a space and a name below `root`."""
-    for entry in filter(None, listed.split(b"\0")):
-        yield DirtyFile(os.path.join(root, os.fsdecode(entry[3:])), os.fsdecode(entry[:2]))
-
-
-def committed(
-    root: str,
-    changes: Mapping[str, tuple[float, str | None]],
-    revision: str = "HEAD",
-    digest: Callable[[str], str] = digest_of,
-) -> set[str]:
-    """The files below `root` that were committed after their last change, whatever changed them since. `changes`: of
-    dirty files, when, in seconds UTC, and the SHA-256 of the content then, None for a removed file. `revision`,
-    `digest`: HEAD and the content of a file, as they are or were. Raises GitFailedError."""
-    if not changes:
-        return set()
-    since = f"--since=@{int(min(at for at, _ in changes.values()))}"
-    words = ["log", since, "-z", "--format=%x01%ct", "--name-only", "--no-renames", "--diff-merges=first-parent"]
-    limits = [] if len(changes) > MAX_ARGUMENTS else [*changes]
-    listed = ask_git(root, ["--literal-pathspecs"], *words, revision, "--", *limits)
-    at, latest = 0, dict[str, int]()
-    for token in (listed or b"").split(b"\0"):
-        if token.startswith(b"\1"):
-            at = int(token[1:])
-        elif token:
-            latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
-    found = set[str]()
-    for path, (changed, sha256) in changes.items():
-        is_later = latest.get(path, 0) > changed and digest(path) != (sha256 or MISSING)
-        # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
-        if is_later or (latest.get(path, 0) >= int(changed) and sha256_in(root, revision, path) == sha256):
-            found.add(path)
-    return found
-
-
-def commits_since(root: str, at: int, paths: Sequence[str], former: str) -> dict[str, list[str]]:
-    """The commits made since a time (microseconds UTC) that HEAD contains, with those of these files that each one
-    changes: of a merge, only what differs from both sides. `former`: the commit HEAD before, empty if there was none.
-    Raises GitFailedError."""
-    words = ["log", f"--since=@{at // 1_000_000}", "-z", "--format=%x01%H %ct", "--name-only", "--no-renames"]
-    words += ["--diff-merges=combined", "HEAD", *([f"^{former}"] if former else [])]
-    found = dict[str, list[str]]()
-    names = list[str]()
-    for token in (ask_git(root, ["--literal-pathspecs"], *words, "--", *paths) or b"").split(b"\0"):
-        if token.startswith(b"\1"):
-            commit, _, made = token[1:].decode().partition(" ")
-            names = list[str]()
-            if int(made) >= at // 1_000_000:
-                found[commit] = names
-        elif token:
-            names.append(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))))
-    return found
-
-
-def sha256_in(root: str, revision: str, path: str) -> str | None:
-    """The SHA-256 of a file's content in a commit; None if it is not there. Raises GitFailedError."""
-    import hashlib
-
-    content = ask_git(root, (), "cat-file", "blob", f"{revision}:{os.path.relpath(path, root)}") if revision else None
-    return None if content is None else hashlib.sha256(content).hexdigest()
-
-
-def ask_git(folder: str, options: Sequence[str], *words: str, index: str = "") -> bytes | None:
-    """The output of git in a folder, with global options; None if it refuses, as outside of a repository. `index`: in
-    place of the worktree's. Raises GitFailedError."""
-    environment = {**os.environ, "GIT_INDEX_FILE": index} if index else None
+def ask_git(folder: str, options: Sequence[str], *words: str) -> bytes | None:
+    """The output of git in a folder, with global options; None if it refuses. Raises GitFailedError."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *options, *words]
-    if time.monotonic() < _hung.get(folder, 0):
+    if folder in _hung:
         raise GitFailedError(f"git takes longer than {GIT_SECONDS:.0f} s")
     try:
         done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            env=environment,
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        _hung.clear()
-        _hung[folder] = time.monotonic() + HUNG_SECONDS
+        _hung.add(folder)
         raise GitFailedError(f"git {words[0]} took longer than {GIT_SECONDS:.0f} s") from None
     except (OSError, ValueError) as error:
         if not os.path.isdir(folder):
@@ -181,41 +51,103 @@ def ask_git(folder: str, options: Sequence[str], *words: str, index: str = "") -
     return done.stdout if done.returncode == 0 else None
 
 
-def uncommitted(paths: Sequence[str]) -> set[str]:
-    """The files whose content now is not committed in git, or for which git cannot be asked."""
-    by_root: dict[Path | None, list[str]] = {}
-    for path in paths:
-        by_root.setdefault(_root_of(path), []).append(path)
-    found = set(by_root.pop(None, []))
-    for root, inside in by_root.items():
-        for start in range(0, len(inside), MAX_ARGUMENTS):
-            part = inside[start : start + MAX_ARGUMENTS]
-            found |= _dirty(root, part) if root is not None else set()
-    return found
+def locate(folder: str, options: Sequence[str] = ()) -> Repository | None:
+    """The worktree in which git runs with these global options, or the repository outside of every worktree, whose
+    `folder` is that of its main worktree or its own. Raises GitFailedError."""
+    words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    for more in (("--show-toplevel",), ()):
+        output = ask_git(folder, options, *words, *more)
+        if output is not None:
+            lines = [os.path.realpath(os.fsdecode(line)) for line in output.splitlines()]
+            if len(lines) != 2 + len(more):
+                raise GitFailedError("git is older than 2.31, or a folder has a line break in its name")
+            common = lines[1]
+            is_inside = os.path.basename(common) == ".git"
+            return Repository(lines[2] if more else os.path.dirname(common) if is_inside else common, lines[0], common)
+    return None
 
 
-def _dirty(root: Path, paths: Sequence[str]) -> set[str]:
-    """Those for which git reports a change; all of them if it cannot say, or spells a name in another way."""
-    words = ("status", "--porcelain", "-z", "--no-renames", "--ignored", "-uall", "--", *paths)
+def list_dirty(
+    folder: str, root: str, options: Sequence[str] = (), pathspecs: Sequence[str] = (), untracked: str = "all"
+) -> list[DirtyFile]:
+    """The dirty files in the worktree with this root, below `pathspecs`. `untracked`: `no`, `normal` for
+    folders in place of what is in them, `all`, or `ignored` for those that git ignores, too. Raises GitFailedError."""
+    words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
+    words += (
+        ["--untracked-files=all", "--ignored=matching"]
+        if untracked == "ignored"
+        else [f"--untracked-files={untracked}"]
+    )
+    listed = ask_git(folder, options, *words, "--", *pathspecs) or b""
+    entries = (entry for entry in listed.split(b"\0") if entry)  # two letters, a space and a name
+    return [DirtyFile(os.path.join(root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries]
+
+
+def list_committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set[str]:
+    """The files below `root` that were committed after their last change. `changes`: of dirty files, when, in seconds
+    since 1970, and the SHA-256 of the content then, None for a removed file. Raises GitFailedError."""
+    if not changes:
+        return set()
+    since = f"--since=@{int(min(at for at, _ in changes.values()))}"
+    words = ["log", since, "-z", "--format=%x01%ct", "--name-only", "--no-renames", "--diff-merges=first-parent"]
+    limits = [] if len(changes) > MAX_ARGUMENTS else [*changes]
+    at, latest = 0, dict[str, int]()
+    for token in (ask_git(root, ["--literal-pathspecs"], *words, "HEAD", "--", *limits) or b"").split(b"\0"):
+        if token.startswith(b"\1"):
+            at = int(token[1:])
+        elif token:
+            latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
+    committed = set[str]()
+    for path, (changed, digest) in changes.items():
+        is_later = latest.get(path, 0) > changed and digest_file(path) != digest
+        # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
+        if is_later or (latest.get(path, 0) >= int(changed) and _digest_committed(root, path) == digest):
+            committed.add(path)
+    return committed
+
+
+def digest_file(path: str) -> str | None:
+    """The SHA-256 of a file's content; None if it is missing or is no file."""
     try:
-        listed = ask_git(str(root), ("--literal-pathspecs",), *words)
-    except GitFailedError:
-        listed = None
-    if listed is None:
-        return set(paths)
-    known, found = set(paths), set[str]()
-    for file in _parse_status(listed, os.path.realpath(root)):
-        name = Path(file.path)
-        changed = known.intersection(map(str, (name, *name.parents)))
-        if not changed:
-            return known
-        found |= changed
-    return found
-
-
-def _root_of(path: str) -> Path | None:
-    try:
-        git = find_git(Path(path).parent, set())
-    except LocationError:
+        with open(path, "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
         return None
-    return git.folder if git else None
+
+
+def _digest_committed(root: str, path: str) -> str | None:
+    content = ask_git(root, (), "cat-file", "blob", f"HEAD:{os.path.relpath(path, root)}")
+    return None if content is None else sha256(content).hexdigest()
+
+
+def read_head(root: str) -> str:
+    """The commit HEAD; empty if there is none. Raises GitFailedError."""
+    return (ask_git(root, (), "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
+
+
+def read_stash(common: str) -> list[tuple[str, float]]:
+    """The entries of the stash of a repository, the newest first: commit, and when it was made."""
+    try:
+        with open(os.path.join(common, "logs", "refs", "stash"), "rb") as file:
+            log = os.fsdecode(file.read())
+    except OSError:
+        return []
+    return list(zip(list_stash(log), _list_times(log), strict=True))
+
+
+def list_stash(log: str) -> list[str]:
+    """The commits of `stash@{0}`, `stash@{1}` …, from the text of `logs/refs/stash` in git's common folder."""
+    return [line.split(" ", 2)[1] for line in reversed(log.split("\n")) if line.count(" ") > 1]
+
+
+def _list_times(log: str) -> Iterator[float]:
+    for line in reversed(log.split("\n")):
+        if line.count(" ") > 1:
+            word = (["", *line.partition("\t")[0].split(" ")])[-2]
+            yield float(word) if word.isdecimal() else 0.0
+
+
+def parse_config(output: bytes) -> dict[str, str]:
+    """What `git config --list -z` prints, by lower-case name; the last value counts."""
+    entries = (entry.partition("\n") for entry in os.fsdecode(output).split("\0") if entry)
+    return {name.lower(): value if equals else "true" for name, equals, value in entries}

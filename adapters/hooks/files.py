@@ -1,177 +1,103 @@
-"""The files that a tool call is about to change, as far as its input shows them with certainty.
-
-Standard library only and quick to import: the hook's fast path uses it. Pure. Formats: docs/hosts.md, and the corpus in
-tests/support/fixtures/hooks/payloads.
-"""
+"""What hooks know of files: what a call names, what an agent has seen, what git has, and which files guard the agents
+of a worktree. Quick to import."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import file_digest
+from typing import Final, NamedTuple
 
-MAX_TOOL: Final = 60  # characters of a tool's name in a problem
+from holdlog.adapters.hooks.describe import shorten
 
-_EDITS: Final = (
-    *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
-    *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
-    *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
-    *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
-)
-"""Editing tools of hosts: the letters of their names, in lower case."""
-_MCP_EDITS: Final = (
-    r"(write|edit|move|delete|rename|create|append)(text|new)?files?$|(delete|move)directory$|(delete|insert)lines$"
-    r"|(edit|replace)(block|content|lines|symbolbody|textinfile)$|insert(content|atline|aftersymbol|beforesymbol)$"
-)
-"""Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
-_SHELLS: Final = ("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal")
-_READERS: Final = r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release"
-
-_PATHS: Final = (
-    *("file_path", "filePath", "notebook_path", "notebookPath", "target_notebook", "target_file", "targetFile", "path"),
-    *("TargetFile", "relative_workspace_path", "relative_path", "pathInProject", "absolute_path", "filepath", "uri"),
-)
-_MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
-_LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
-_PATCHES: Final = ("patch", "patchText", "diff", "input")
-_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
-_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
-"""Arguments of tools whose paths are on another machine."""
-_FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
-_COMMANDS: Final = ("command", "cmd")
-
-_MARKED: Final = r"\*\*\* (Add File|Update File|Delete File|Move to):(.*)"
-_DIFFED: Final = r"(?m)^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$"
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes; of a larger file, size and time stand for its content."""
+MISSING: Final = "missing"
 
 
-class GitCommand(NamedTuple):
-    """A git command. `words`: after `git`; None: one that only a shell knows. `folder`: where it runs, absolute."""
+class File(NamedTuple):
+    """A file that the call names. `mode`: as of a rule of the policy; `source`: where that is written; `below`:
+    the path below a folder that has this rule."""
 
-    words: tuple[str | None, ...]
-    folder: str
-
-
-class Targets(NamedTuple):
-    """What a tool call or a shell command does to files. `paths`: that it certainly changes, in their order; those of
-    a shell command are absolute, and a folder that it makes ends with a slash. `git`: its git commands, but for those
-    that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they are
-    compared afterwards. `problem`: why it could not be read, in one line, also if an editing tool names no file."""
-
-    paths: tuple[str, ...] = ()
-    git: tuple[GitCommand, ...] = ()
-    reports: bool = False
-    problem: str = ""
+    path: str
+    resource: str
+    mode: str = "block"
+    source: str = ""
+    below: str = ""
 
 
-def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
-    """What the call changes. `given`: the input of the tool; `folder`: where the agent works."""
-    kind = _letters(tool)
-    name = _letters(tool.replace("__", "/").replace(":", "/").replace(".", "/").rpartition("/")[2])
-    folder = os.path.join(folder, *(local_path(given[it]) for it in _FOLDERS if _is_text(given.get(it))))
-    if name in _SHELLS:
-        return _shell(tool, given, folder)
-    paths = [*_named(given), *_patched_files(given)]
-    is_edit = name in _EDITS and not tool.lower().startswith("mcp")
-    if name in ("applypatch", "patch") or (name == "diff" and paths):
-        return _required(tool, paths, folder)
-    if (is_edit or re.search(_MCP_EDITS, kind)) and _REMOTE.isdisjoint(given):
-        changes = given.get("dryRun") is not True and given.get("command") != "view"
-        return _required(tool, paths, folder) if changes else Targets()
-    return Targets(problem=_doubt(tool, kind, given))
+class Known(NamedTuple):
+    """A row of the table `files`."""
+
+    resource: str
+    path: str
+    digest: str
+    at: int
+    made: int
 
 
-def patched(patch: str, has_padded_context: bool = False) -> list[str]:
-    """The files that a patch adds, updates, deletes or moves: one in the form of `apply_patch`, or a unified diff.
-    `has_padded_context`: OpenCode takes padded marker lines of a file that is open as context; Codex takes each marker
-    line."""
-    marked, is_open = list[str](), False
-    for line in patch.split("\n"):
-        found = re.match(_MARKED, line.strip())
-        if found and not (has_padded_context and is_open and line[:1].isspace()):
-            marked.append(found[2].strip())
-            is_open = found[1] != "Delete File"
-    if not marked:
-        marked = [path for found in re.finditer(_DIFFED, patch.replace("\r", "")) for path in _of_diff(found.groups())]
-    return list(dict.fromkeys(filter(None, marked)))
+def digest_of(path: str) -> str:
+    """A text that changes with the content of a file: its SHA-256 in hexadecimal, or another text if it is missing, too
+    large, or not a regular file, as opening a pipe would block."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return "folder" if stat.S_ISDIR(status.st_mode) else "special"
+        if status.st_size > LARGEST:
+            return f"{status.st_size} {status.st_mtime_ns}"
+        with open(path, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return MISSING
 
 
-def named_path(given: Mapping[str, Any]) -> list[str]:
-    """The path that the input of a tool names, if it names one."""
-    return [local_path(given[name]) for name in _PATHS if _is_text(given.get(name))][:1]
-
-
-def local_path(text: str, windows: bool = os.name == "nt") -> str:
-    """A path as hosts spell it, as one of this system: also `file://…`, `~/…`, and `/c:/…` on Windows."""
-    if text[:7].lower() == "file://":
-        path = "/" + text[7:].partition("/")[2]
-        octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda it: bytes([int(it[1], 16)]), path.encode(errors="surrogatepass"))
-        text = octets.decode(errors="surrogateescape")
-    elif text == "~" or text.startswith("~/"):
-        text = os.path.expanduser(text)
-    return text[1:] if windows and re.match(r"/[A-Za-z]:", text) else text
-
-
-def _required(tool: str, paths: Sequence[str], folder: str) -> Targets:
-    """The paths of an editing tool, below `folder` if they are relative."""
+def list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
+    """Those of these files that git has not committed as they are; all where that is not known."""
     if not paths:
-        return Targets(problem=f"{_shown(tool)} names no file in a form that holdlog knows")
-    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
+        return set()
+    from holdlog.adapters.hooks.dirty import GitFailedError, list_dirty  # slow to import
+
+    with suppress(GitFailedError):
+        return {os.path.realpath(it.path) for it in list_dirty(root, root, ["--literal-pathspecs"], paths)}
+    return set(paths)
 
 
-def _shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
-    command = next((given[name] for name in _COMMANDS if given.get(name)), None)
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        if len(command) == 2 and command[0] in ("apply_patch", "applypatch"):  # Codex runs it itself
-            return _required(tool, patched(command[1]), folder)
-        import shlex
-
-        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
-    if isinstance(command, str):
-        from holdlog.adapters.hooks.shell import read_shell
-
-        reading = read_shell(command, os.path.abspath(folder))
-        return reading._replace(reports=reading.reports or reading.paths != ())  # a shell may read it otherwise
-    return Targets() if command is None else Targets(problem=f"the command of {_shown(tool)} cannot be read")
+_HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+"""Variables that name folders of settings."""
+_SETTINGS: Final = (
+    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
+    r"|\.gemini(?:/settings\.json)?|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
+    r"|\.git(?:/modules/.+)?/hooks(?:/[^/]+)?)$"
+)
+"""The files that run hooks, and the folders that contain them."""
+_GIT: Final = r"/\.git(?:/(?:modules|worktrees|refs|logs|objects|holdlog)(?:/.+)?|/(?:HEAD|index|config|packed-refs))?$"
+"""The data of git, and the store."""
+_ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HEAD|/info/.+|/rebase-.+)$"
+"""Files there that programs leave behind, or that people edit."""
 
 
-def _named(given: Mapping[str, Any]) -> list[str]:
-    """The files that the input names: one, both ends of a move, and those of a list of edits."""
-    paths = [*named_path(given), *(local_path(given[it]) for it in _MOVES if _is_text(given.get(it)))]
-    for name in _LISTS:
-        items = given.get(name)
-        for item in items if isinstance(items, list) else ():
-            paths += [local_path(item)] if _is_text(item) else _named(item) if isinstance(item, dict) else []
-    return paths
+def find_settings(paths: Sequence[str]) -> str | None:
+    """The first of these absolute paths that is such a file, or a folder that contains one."""
+    named = {os.path.realpath(os.environ[it]) for it in _HOMES if os.environ.get(it)}
+    home = os.path.realpath(os.path.expanduser("~"))
+    for path in paths:
+        for real in dict.fromkeys((path.rstrip("/"), os.path.realpath(path))):
+            match = re.search(_SETTINGS, real) or (None if re.search(_ORDINARY, real) else re.search(_GIT, real))
+            if match is not None and _is_project(real[: match.start()], home):
+                return path
+            if os.path.dirname(real) in named and real.endswith((".json", "config.toml")):
+                return path
+    return None
 
 
-def _patched_files(given: Mapping[str, Any]) -> list[str]:
-    """The files of the patch in an input: a text, or a command of words whose last one is the text."""
-    texts = {name: given.get(name) for name in (*_PATCHES, *_COMMANDS)}
-    texts = {name: it[-1] if isinstance(it, list) and it else it for name, it in texts.items()}
-    return [path for name, it in texts.items() if isinstance(it, str) for path in patched(it, name == "patchText")]
+def describe_settings(path: str, folder: str) -> str:
+    """That a person must agree to a change of such a file. `folder`: where the agent works."""
+    real = os.path.realpath(path)
+    runs = re.search(_SETTINGS, real) is not None or real.endswith((".json", "config.toml"))
+    what = "runs the hooks that guard files" if runs else "belongs to the data of git and holdlog"
+    return f"holdlog: {shorten(os.path.relpath(path, folder))} {what}, so a person must agree to this change."
 
 
-def _of_diff(headers: Sequence[str | None]) -> list[str]:
-    """The paths in the headers of one file of a unified diff, or of one line of a rename, without git's prefixes."""
-    paths = [it.partition("\t")[0].rstrip() for it in headers if it is not None]
-    is_prefixed = len(paths) == 2 and all(it == "/dev/null" or it[:2] in ("a/", "b/") for it in paths)
-    return [it[2:] if is_prefixed else it for it in paths if it != "/dev/null"]
-
-
-def _doubt(tool: str, kind: str, given: Mapping[str, Any]) -> str:
-    """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
-    writes = not _CONTENTS.isdisjoint(given) and named_path(given)
-    if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in kind or re.search(_READERS, kind):
-        return ""
-    return f"{_shown(tool)} seems to write a file, but holdlog does not know this tool"
-
-
-def _letters(tool: str) -> str:
-    return "".join(it for it in tool.lower() if "a" <= it <= "z")
-
-
-def _shown(tool: str) -> str:
-    return "".join(it if it.isprintable() else "?" for it in tool)[:MAX_TOOL]
-
-
-def _is_text(given: object) -> bool:
-    return isinstance(given, str) and given != ""
+def _is_project(folder: str, home: str) -> bool:
+    return os.path.realpath(folder) == home or os.path.lexists(os.path.join(folder, ".git"))

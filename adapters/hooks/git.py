@@ -6,17 +6,15 @@ whether a word is a path is looked up below the folder of the command. docs/git.
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.adapters.hooks.files import GitCommand
+from holdlog.adapters.hooks.tools import GitCommand
+from holdlog.adapters.operating_system.location import find_top
 
 Effect = Literal["discards", "includes", "moves"]
 Kind = Literal["staged", "changed", "untracked", "ignored"]
 
-MAX_SHOWN: Final = 80  # characters of a name in a text
-MAX_LISTED: Final = 3  # files that a text names
-MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
 MAX_ALIASES: Final = 10  # aliases of aliases that are followed
 
 _KINDS: Final[dict[str, Kind]] = {"s": "staged", "c": "changed", "u": "untracked", "i": "ignored"}
@@ -69,11 +67,10 @@ class GitAction(NamedTuple):
     global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
     paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
     such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists,
-    else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
-    does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
-    none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
-    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone. `inner`:
-    what happens to repositories inside its limits: files of submodules are `changed`, or repositories `removed`.
+    else as given: git also takes the end of its path. `branch`: the one that it deletes. `tree`: a commit whose files
+    it writes by force: of the files in its limits, those that this commit contains are lost, too, if they are untracked
+    or ignored. `shallow`: it leaves files in untracked folders alone. `inner`: what happens to repositories inside its
+    limits: files of submodules are `changed`, or repositories `removed`.
 
     An action without kinds, names, stash, worktree, branch and inner is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
@@ -89,7 +86,6 @@ class GitAction(NamedTuple):
     stash: str = ""
     worktree: str = ""
     branch: str = ""
-    narrower: str = ""
     tree: str = ""
     shallow: bool = False
     inner: Literal["", "changed", "removed"] = ""
@@ -99,44 +95,24 @@ class GitAction(NamedTuple):
         return not (self.kinds or self.names or self.stash or self.worktree or self.branch or self.inner)
 
 
-class OthersWork(NamedTuple):
-    """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
-    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name; empty for a file that
-    guards all agents. `seconds`: since when. `is_live`: whether that session still works."""
-
-    path: str
-    status: str
-    agent: str
-    seconds: float
-    is_live: bool
-
-
-class Judgement(NamedTuple):
-    """What the agent is shown. `denies`: the command must not run."""
-
-    denies: bool
-    text: str
-
-
-def read_git(command: GitCommand, config: Mapping[str, str]) -> tuple[GitAction, ...]:
+def read_git(command: GitCommand, find_setting: Callable[[str], str]) -> tuple[GitAction, ...]:
     """What a git command does; empty if it neither takes anything away nor takes it in, such as `git status` or a dry
-    run. `config`: of the repository, by lower-case name, such as `rebase.autostash`; read only where it matters.
+    run. `find_setting`: of the repository, by lower-case name, such as `rebase.autostash`; empty if it is not set.
 
     Words that only a shell knows do not make a denial: what the others leave certain is returned, with one action that
     `is_unknown`. A word that may be a branch or a deleted file is both: `moves`, and `discards` limited to this file.
     """
-    return tuple(_read(list(command.words), _Repository(command.folder, config), MAX_ALIASES))
+    return tuple(_read(list(command.words), _Repository(command.folder, find_setting), MAX_ALIASES))
 
 
 class _Repository:
-    """Where git runs, as its global options select it. `typed`: those that a narrower command needs, too."""
+    """Where git runs, as its global options select it."""
 
-    def __init__(self, folder: str, config: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, find_setting: Callable[[str], str]) -> None:
         self.folder = folder
         self.options: tuple[str, ...] = ()
-        self.typed = ["git"]
         self._settings: dict[str, str] = {}
-        self._config = config
+        self._find_setting = find_setting
 
     def take(self, words: list[str | None]) -> bool:
         """Remove the global options from the words; whether a command follows. Raises _UnknownError."""
@@ -147,14 +123,12 @@ class _Repository:
                 value = _known(words.pop(0)) if words else ""
             if word == "-C":
                 self.folder = os.path.normpath(os.path.join(self.folder, value))
-                self.typed += [word, value]
             elif word == "-c":
                 setting, equals, text = value.partition("=")
                 self._settings[setting.lower()] = text if equals else "true"
                 self.options += ("-c", value) * (setting.lower() in ("core.worktree", "core.excludesfile"))
             elif name in _VALUED:
                 self.options += (f"{name}={value}",)
-                self.typed.append(f"{name}={value}")
             elif word in _SELECTING:
                 self.options += (word,)
             elif word in ("-h", "--help", "-v", "--version"):
@@ -162,17 +136,14 @@ class _Repository:
         return bool(words)
 
     def setting(self, name: str) -> str:
-        return self._settings.get(name) or self._config.get(name, "")
+        return self._settings.get(name) or self._find_setting(name)
 
     def is_set(self, name: str) -> bool:
         return self.setting(name).lower() not in ("", *_FALSE)
 
     def top(self) -> str:
         """The top of the worktree, as far as the file system shows it."""
-        folder = self.folder
-        while not os.path.lexists(os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
-            folder = os.path.dirname(folder)
-        return folder if folder != os.path.dirname(folder) else self.folder
+        return find_top(self.folder) or self.folder
 
     def is_path(self, word: str) -> bool:
         """Whether a word can only be a path: git's rule, without the names of branches."""
@@ -267,15 +238,10 @@ class _Call:
     def is_limited(self) -> bool:
         return bool(self.words()) or self.has("pathspec-from-file")
 
-    def action(
-        self, effect: Effect, kinds: str = "", pathspecs: Sequence[str] = (), narrower: str = "", **more: Any
-    ) -> GitAction:
-        """`kinds`: their first letters. `narrower`: without `git`. `flag`: what the name of the command ends with."""
+    def action(self, effect: Effect, kinds: str = "", pathspecs: Sequence[str] = (), **more: Any) -> GitAction:
+        """`kinds`: their first letters. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
-        if self.has("patch") and not self.verb.startswith("stash"):
-            narrower = narrower.replace(" -- ", " -p -- ", 1)
-        more["narrower"] = narrower and f"{' '.join(map(shlex.quote, repository.typed))} {narrower}"
         if effect == "discards" and self.verb in _RECURSING and not self.has("no-recurse-submodules"):
             is_deep = self.has("recurse-submodules") or repository.is_set("submodule.recurse")
             more["inner"] = "changed" if is_deep else ""
@@ -284,21 +250,13 @@ class _Call:
     def unknown(self) -> GitAction:
         return self.action("moves")
 
-    def limited(
-        self, words: Sequence[str | None], effect: Effect, kinds: str, narrower: str = "", **more: Any
-    ) -> list[GitAction]:
+    def limited(self, words: Sequence[str | None], effect: Effect, kinds: str, **more: Any) -> list[GitAction]:
         """An action over these pathspecs; those of a file count as all. What only a shell knows is unknown."""
         pathspecs = [word for word in words if word is not None]
         unknown = [self.unknown()] * (len(pathspecs) < len(words))
         if unknown and all(spec.startswith(_EXCLUDING) for spec in pathspecs):
             return unknown
-        return [self.action(effect, kinds, pathspecs, narrower, **more), *unknown]
-
-    def worktree(self, target: str, new: str = "") -> str:
-        """The command that makes a worktree for a branch or commit; `new`: for a branch with this name."""
-        name = "".join(letter if letter.isalnum() else "-" for letter in new or target).strip("-")
-        words = [*(("-b", new) if new else ()), f"{self.repository.top()}-{name or 'new'}", target]
-        return "worktree add " + " ".join(shlex.quote(word) for word in words if word)
+        return [self.action(effect, kinds, pathspecs, **more), *unknown]
 
 
 def _read(words: list[str | None], repository: _Repository, aliases: int) -> list[GitAction]:
@@ -328,9 +286,8 @@ def _add(call: _Call) -> list[GitAction]:
     if call.has("dry-run", "refresh") or not (call.is_limited() or is_whole):
         return []
     force, update = call.has("force"), call.has("update", "renormalize", "patch", "edit")
-    narrower = f"add{' -f' * force}{' -u' * update} -- {{paths}}"
     kinds = "c" if update else "cui" if force else "cu"
-    return call.limited(call.words(), "includes", kinds, narrower, flag=call.flag("all", "update"))
+    return call.limited(call.words(), "includes", kinds, flag=call.flag("all", "update"))
 
 
 def _checkout(call: _Call) -> list[GitAction]:
@@ -343,35 +300,31 @@ def _checkout(call: _Call) -> list[GitAction]:
     if is_path or (is_plain and len(operands) > 1):
         return _checkout_paths(call, [] if is_path else operands[:1], operands)
     target = _known(operands[0]) if operands else ""
-    actions = _switch_to(call, target, call.value("b", "orphan"))
+    actions = _switch_to(call, target)
     if is_plain and target not in ("-", *_HEADS) and not call.has("force", "merge"):
-        actions += call.limited(operands, "discards", "c", "checkout -- {paths}")
+        actions += call.limited(operands, "discards", "c")
     return actions
 
 
 def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
     """`trees`: empty for the index. It may be the first of the words, too: then it is a commit or a deleted file."""
     tree = trees[0] if trees else ""
-    source, rest = f"{shlex.quote(tree)} " if tree else "", "own" if tree in words else "paths"
-    narrower = "" if tree is None else f"checkout {source}-- {{{rest}}}"
     names = call.repository.names([word for word in words if word != tree])
     tree = "" if tree is None or tree in _HEADS else tree
-    return call.limited(words, "discards", "sc" if trees else "c", narrower, names=names, tree=tree)
+    return call.limited(words, "discards", "sc" if trees else "c", names=names, tree=tree)
 
 
 def _switch(call: _Call) -> list[GitAction]:
-    new = call.value("create", "orphan")
-    return _switch_to(call, _known(call.operands[0]) if call.operands else "", new)
+    return _switch_to(call, _known(call.operands[0]) if call.operands else "")
 
 
-def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
+def _switch_to(call: _Call, target: str) -> list[GitAction]:
     """To a branch or commit, or to a new branch from it."""
+    call.value("b", "create", "orphan")  # one that only a shell knows may be several words
     tree, flag = "" if target in _HEADS else target, call.flag("force", "discard-changes", "merge")
-    is_same = flag and not target and not new
-    narrower = "restore --staged --worktree -- {paths}" if is_same else call.worktree(tree, new)
     if flag:
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree)]
-    return [call.action("moves", "scu", (), narrower)] if tree != "" or call.has("orphan") else []
+        return [call.action("discards", "sc", flag=flag, tree=tree)]
+    return [call.action("moves", "scu")] if tree != "" or call.has("orphan") else []
 
 
 def _clean(call: _Call) -> list[GitAction]:
@@ -385,9 +338,8 @@ def _clean(call: _Call) -> list[GitAction]:
     for pattern in () if call.has("X") else patterns:  # of .gitignore: -X removes them, too
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
-    narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
     is_shallow, inner = not (call.words() or call.has("d")), "removed" if len(call.flags.get("force", ())) > 1 else ""
-    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=is_shallow, inner=inner)
+    return call.limited(words, "discards", kinds, flag=" -f", shallow=is_shallow, inner=inner)
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -395,13 +347,12 @@ def _commit(call: _Call) -> list[GitAction]:
     is_message = call.has("amend") and call.has("only") and not is_limited
     if call.has("dry-run", "short", "porcelain", "long", "null") or is_message:
         return []
-    narrower = f"commit{' --amend' if call.has('amend') else ' -m …'} --only -- {{own}}"
     flag = call.flag("all", "amend", "include")
-    paths = call.limited(call.words(), "includes", "c" if includes else "sc", narrower, flag=flag)
+    paths = call.limited(call.words(), "includes", "c" if includes else "sc", flag=flag)
     if is_limited and not includes:
         return paths
     kinds = "sc" if call.has("all", "patch", "interactive") else "s"
-    return [call.action("includes", kinds, (), narrower, flag=flag), *(paths if is_limited else ())]
+    return [call.action("includes", kinds, flag=flag), *(paths if is_limited else ())]
 
 
 def _mv(call: _Call) -> list[GitAction]:
@@ -424,11 +375,9 @@ def _reset(call: _Call) -> list[GitAction]:
     tree = "" if not operands or operands[0] in _HEADS else operands[0]
     moves = [call.action("moves", "scu", flag=flag)] if tree != "" else []
     if mode == "hard":
-        narrower = call.worktree(tree) if tree else "restore --staged --worktree -- {paths}"
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or "")]
+        return [call.action("discards", "sc", flag=flag, tree=tree or "")]
     if mode in ("merge", "keep"):
-        narrower = f"restore --staged{' --worktree' * (mode == 'merge')} -- {{own}}"
-        return [call.action("discards", "s", (), narrower, flag=flag), *moves]
+        return [call.action("discards", "s", flag=flag), *moves]
     if mode == "soft":
         return moves
     is_path = len(operands) > 1 or (operands and call.repository.is_path(_known(operands[0])))
@@ -443,10 +392,8 @@ def _restore(call: _Call) -> list[GitAction]:
     words, source = call.words(), call.value("source")
     if call.has("staged") and not call.has("worktree"):
         return call.limited(words, "moves", "s", flag=" --staged")
-    flags = [f"--source={source}"] * bool(source) + ["--staged", "--worktree"] * call.has("staged")
-    narrower = " ".join(["restore", *map(shlex.quote, flags), "-- {paths}"])
-    kinds, tree = "sc" if flags else "c", "" if source in _HEADS else source
-    return call.limited(words, "discards", kinds, narrower, names=call.repository.names(words), tree=tree)
+    kinds, tree = "sc" if source or call.has("staged") else "c", "" if source in _HEADS else source
+    return call.limited(words, "discards", kinds, names=call.repository.names(words), tree=tree)
 
 
 def _rm(call: _Call) -> list[GitAction]:
@@ -454,9 +401,9 @@ def _rm(call: _Call) -> list[GitAction]:
     if call.has("dry-run") or not call.is_limited():
         return []
     if call.has("cached"):
-        return call.limited(words, "includes", "sc", "rm --cached -- {own}", flag=" --cached")
+        return call.limited(words, "includes", "sc", flag=" --cached")
     names = call.repository.names(words, with_folders=True)  # without force, git refuses over changes
-    return call.limited(words, "discards", "sc" * force, "rm -f -- {own}" * force, names=names)
+    return call.limited(words, "discards", "sc" * force, names=names)
 
 
 def _stash(call: _Call) -> list[GitAction]:
@@ -476,8 +423,7 @@ def _stash(call: _Call) -> list[GitAction]:
             return [call.unknown()]
     kinds = "s" if call.has("staged") else "c" if call.has("keep-index") else "sc"
     kinds += "ui" if call.has("all") else "u" if call.has("include-untracked") else ""
-    names = ("patch", "staged", "keep-index", "include-untracked", "all")
-    return call.limited(words, "discards", kinds, f"stash push{''.join(map(call.flag, names))} -- {{paths}}")
+    return call.limited(words, "discards", kinds)
 
 
 def _entry(word: str | None) -> str:
@@ -557,86 +503,3 @@ def concerns(action: GitAction, status: str) -> bool:
     if status in ("??", "!!"):
         return ("untracked" if status == "??" else "ignored") in action.kinds
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
-
-
-def stash_entries(log: str) -> list[str]:
-    """The commits of `stash@{0}`, `stash@{1}` …, from the text of `logs/refs/stash` in git's common folder."""
-    return [line.split(" ", 2)[1] for line in reversed(log.split("\n")) if line.count(" ") > 1]
-
-
-def parse_config(output: bytes) -> dict[str, str]:
-    """What `git config --list -z` prints, by lower-case name; the last value counts."""
-    entries = (entry.partition("\n") for entry in os.fsdecode(output).split("\0") if entry)
-    return {name.lower(): value if equals else "true" for name, equals, value in entries}
-
-
-def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
-    """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
-    files that remain for it, among those that the action concerns. Paths are best absolute: they are named in commands
-    relative to the folder of the command, and shown relative to `folder`, in which the agent works."""
-    live = [work for work in works if work.is_live]
-    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder or action.folder)
-    if not live:
-        text = f"{start} takes in changes of an ended session: {listed}."
-        return Judgement(False, text) if works and action.effect == "includes" else None
-    if action.effect == "moves":
-        remedy = f" Run `{action.narrower}` for a separate folder." if action.narrower else ""
-        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
-    what = "work of another session" if live[0].agent else "files that guard the agents"
-    start += f" would take {'away' if action.effect == 'discards' else 'in'} {what}: {listed}."
-    texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
-    return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
-
-
-def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str]) -> list[str]:
-    """What the agent can do instead, the best first; the last one is short."""
-    narrower = action.narrower
-    if "{" not in narrower:
-        return [*([f"Run `{narrower}` instead."] if narrower else []), "Wait until it is committed."]
-    if not own:
-        return ["It concerns no change of yours."]
-    paths, others = ([_relative(path, action.folder) for path in each] for each in (own, [it.path for it in live]))
-    choices = [[_spec(path) for path in paths]]
-    if "{paths}" in narrower:
-        choices.append([*action.pathspecs, *(_spec(path, excludes=True) for path in others)])
-    specs = sorted(map(shlex.join, choices), key=len)
-    is_plain = all(path.isprintable() for path in (*paths, *others))
-    commands = [narrower.replace("{paths}", each).replace("{own}", each) for each in specs if is_plain]
-    last = "Name only your own files; holdlog claims --dirty lists them."
-    if " commit " in narrower:
-        last = "Run `holdlog commit -m …` instead, which commits your files only."
-    return [*(f"Run `{command}` instead." for command in commands), last]
-
-
-def _spec(path: str, excludes: bool = False) -> str:
-    """A pathspec for this path, or for all but this path."""
-    if excludes:
-        is_short = (path[0].isalnum() or path[0] == ".") and not _PATTERN & set(path)
-        return f":!{path}" if is_short else f":(exclude,literal){path}"
-    return f":(literal){path}" if _PATTERN & set(path) or path.startswith(":") else path
-
-
-def _list(works: Sequence[OthersWork], folder: str) -> str:
-    parts = [
-        shorten(_relative(it.path, folder))
-        + (f" ({shorten(it.agent)}, for {format_duration(it.seconds)})" if it.agent else "")
-        for it in works[:MAX_LISTED]
-    ]
-    return ", ".join(parts) + (f" and {len(works) - MAX_LISTED} more" if len(works) > MAX_LISTED else "")
-
-
-def _relative(path: str, folder: str) -> str:
-    return os.path.relpath(path, folder) + "/" * path.endswith("/") if os.path.isabs(path) else path
-
-
-def shorten(text: str) -> str:
-    """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def format_duration(seconds: float) -> str:
-    """How long something lasts, never negative."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

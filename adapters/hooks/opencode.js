@@ -70,7 +70,7 @@ const connect = (directory) => {
       const call = key(id, tool, input)
       const { warning, after } = outputs.get(call) ?? {}
       outputs.delete(call)
-      const isPost = after || (!SHELLS.has(tool) && !tool.startsWith("holdlog_") && mayChange(tool, input))
+      const isPost = after || (!SHELLS.has(tool) && mayChange(tool, input))
       const event = tool === "read" ? "read" : isPost ? "post-edit" : null
       const output = event ? await hook(event, sessionID, { tool_name: tool, tool_input: input }) : {}
       return [warning, output.warning].filter(Boolean).join("\n")

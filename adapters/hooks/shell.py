@@ -5,10 +5,23 @@ folders, which are looked up in the worktree."""
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.files import GitCommand, Targets, patched
+from holdlog.adapters.hooks.tools import GitCommand, Targets, list_patched
+from holdlog.adapters.hooks.words import (
+    MARK,
+    SIMPLE_QUOTES,
+    Shell,
+    UnclearError,
+    Words,
+    expand,
+    join,
+    read_options,
+    take_texts,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -17,9 +30,7 @@ MAX_COMMAND: Final = 1_000_000  # characters of a shell command that is read
 MAX_TEXT: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
 MAX_CODE: Final = 10_000  # of these, without quoted texts
 MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
-MAX_WORDS: Final = 500  # words that a glob results in
 MAX_PATHS: Final = 1_000
-MAX_VALUE: Final = 4_096  # characters of a variable: A=$A$A doubles it
 UNPARSED: Final = "shell commands are not guarded: tree-sitter cannot be imported"
 TOO_LONG: Final = f"the command has more than {MAX_COMMAND:,} characters"
 TOO_COMPLEX: Final = "the command is too complex to be read"
@@ -36,7 +47,7 @@ def _table(rows: str) -> dict[str, str]:
 READERS: Final = _set(
     """- : [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
     dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump history
-    holdlog hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
+    hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
     tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
@@ -77,30 +88,14 @@ _ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  #
 _NO_FILES: Final = r"/dev/(?!shm/)|/proc/"
 _TEMPORARY: Final = "/dev/fd/temporary"  # in place of what mktemp prints: a path that nobody holds
 _WRITES: Final = (">", ">>", ">|", "&>", "&>>", ">&")
-_MARK: Final = "\x01"  # begins what a here-document in the code is replaced by; its number follows
 _LIKE: Final = _table(
     """case_statement: if_statement | c_style_for_statement: while_statement | command_substitution: subshell |
     process_substitution: subshell | negated_command: list | pipeline: list | redirected_statement: list"""
 )
 _TO_NOWHERE: Final = r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)"
-_SIMPLE_QUOTES: Final = r"""'[^']*'|"[^"$`\\]*\""""
-_HERE: Final = r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")"""
-_PRINTED: Final = r"\$\(\s*(?:(pwd)|(git rev-parse --show-toplevel)|mktemp(?: -d| -t [\w.-]+)*)\s*\)"
-_PIECE: Final = (
-    r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>[^'\\]*)'|\$?"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
-    r"""|\$(?P<name>\w+)|\$\{(?P<braced>\w+)\}|(?P<plain>(?:[^\\'"$`(){]|\{(?![^{}]*(?:,|\.\.)))+|\$(?![\w({@*\#?$'!-]))"""
-)
-_EXPANSION: Final = r"""\\([$`"\\\n])|\$(\w+)|\$\{(\w+)\}|(\$[{@*\#?$!-])"""
-_ODD_GLOB: Final = r"\[\^|\[\[(?!\])|\[:|\*\*"  # what Python reads in another way than a shell
 _SED_WRITES: Final = r"(?<![A-Za-z])[gpiIM\d]*[wW]\s|/[gpiIM\d]*e\s*(?:$|[;}\n])"
 _AWK_WRITES: Final = r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"'
-_Words = Sequence[str | None]  # None for a word that only the shell knows
 _Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redirections that the grammar puts elsewhere
-_Shell = Mapping[str, str | None]  # the variables of a shell, None if only it knows the value; its folder is PWD
-
-
-class _UnclearError(Exception):
-    """Only a shell knows what this is."""
 
 
 def read_shell(command: str, folder: str) -> Targets:
@@ -110,21 +105,36 @@ def read_shell(command: str, folder: str) -> Targets:
         return Targets(reports=True, problem=TOO_LONG)
     if _is_silent(command):
         return Targets()
-    reader, problem = _ShellReader(os.path.abspath(folder)), ""
+    reader, problem = _Reader(os.path.abspath(folder)), ""
     try:
-        reader.read(command.replace(_MARK, "\0"))
+        reader.read(command.replace(MARK, "\0"))
     except ImportError:
         problem = UNPARSED
-    except (_UnclearError, RecursionError):
+    except (UnclearError, RecursionError):
         problem = TOO_COMPLEX
-    return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
+    reports = reader.reports or problem != ""
+    return Targets(tuple(reader.paths), tuple(reader.git), reports, problem, tuple(reader.own))
+
+
+def _load_grammar() -> object:
+    """The grammar of tree-sitter-bash without its package, which imports more than a hook has time for. Raises
+    ImportError."""
+    package = find_spec("tree_sitter_bash")
+    folders = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", folders)
+    if spec is None or spec.loader is None:
+        raise ImportError
+    binding = module_from_spec(spec)
+    spec.loader.exec_module(binding)
+    grammar: object = binding.language()
+    return grammar
 
 
 def _is_silent(command: str) -> bool:
     """Whether no program of the command changes files, as seen without a parser."""
     if len(command) > MAX_TEXT:
         return False
-    text = re.sub(_SIMPLE_QUOTES, "Q", command) if "'" in command or '"' in command else command
+    text = re.sub(SIMPLE_QUOTES, "Q", command) if "'" in command or '"' in command else command
     text = re.sub(_TO_NOWHERE, " ", text) if ">" in text else text
     if any(it in text for it in (">", '"', "'", "\\", "#", "<<")):
         return False
@@ -132,7 +142,7 @@ def _is_silent(command: str) -> bool:
     return all(not it or it[0] in READERS or _is_harmless(it[0], it[1:]) for it in commands)
 
 
-def _is_harmless(program: str, words: _Words) -> bool:
+def _is_harmless(program: str, words: Words) -> bool:
     """Whether a program only checks, compiles or tests, or reads from git."""
     if program == "git":
         return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output")
@@ -150,100 +160,8 @@ def _has(words: Iterable[str | None], *beginnings: str) -> bool:
     return any(word is not None and word.startswith(beginnings) for word in words)
 
 
-def _take_texts(command: str, texts: list[str | None]) -> str:
-    """Replace here-documents by marks, because the grammar knows few forms of them and the parser is fast on short
-    input. Adds what they contain to `texts`, None if the shell expands something in it."""
-    lines, ends, kept, at = command.split("\n"), dict[str, list[int]](), list[str](), 0
-    for number in range(len(lines) - 1, -1, -1):
-        for key in (lines[number].rstrip("\r"), "-" + lines[number].strip("\t\r")):
-            ends.setdefault(key, []).append(number)
-    while at < len(lines):
-        line, at = lines[at], at + 1
-        for match in [*re.finditer(_HERE, line)]:
-            name = match[2].strip("'\"\\")
-            numbers = ends.get(match[1] + name, [])
-            while numbers and numbers[-1] < at:
-                numbers.pop()
-            if numbers:
-                body, at = lines[at : numbers[-1]], numbers[-1] + 1
-                text = "".join(f"{part.lstrip(chr(9)) if match[1] else part}\n" for part in body)
-                line = line.replace(match[0], f"< {_MARK}{len(texts)}", 1)
-                is_plain = name != match[2] or not re.search(r"[$`\\]", text)
-                texts.append(text if is_plain else None)
-                if not is_plain and len(text) < 2_000 and re.search(r"\$\(|`", text):  # its commands run before
-                    kept.append(': "' + text.replace('"', '\\"') + '"')
-        kept.append(line)
-    return "\n".join(kept)
-
-
-def _text(node: "Node | None") -> str:
+def _decode(node: "Node | None") -> str:
     return (node.text or b"").decode(errors="replace") if node is not None else ""
-
-
-def _join(first: _Shell, *others: _Shell) -> _Shell:
-    """What is known of a shell that is one of these."""
-    names = {name: None for shell in (first, *others) for name in shell}
-    return {name: first.get(name) if all(first.get(name) == it.get(name) for it in others) else None for name in names}
-
-
-def _value(shell: _Shell, name: str) -> str:
-    """The value of a variable, or the worktree of git that contains the folder. Raises _UnclearError."""
-    value = shell.get(name)
-    if name == "__toplevel":
-        parts = (shell["PWD"] or "").split("/")
-        folders = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        value = next((it for it in folders if os.path.exists(f"{it}/.git")), None)
-    if value is None or len(value) > MAX_VALUE:
-        raise _UnclearError
-    return value
-
-
-def _expand(word: str, shell: _Shell, is_value: bool = False) -> list[str | None]:
-    """The words that a word results in. `is_value`: it is neither split nor compared with files, as a here-string."""
-    try:
-        if is_value:
-            return [_plain("".join(_pieces(word, shell)))]
-        fields = re.split(r"\0+", "".join(_pieces(word, shell, "\0")))
-        return [name for field in fields if field or re.search("['\"]", word) for name in _match(field, shell["PWD"])]
-    except _UnclearError:
-        return [None]
-
-
-def _plain(pattern: str) -> str:
-    return re.sub(r"\[([*?[])\]", r"\1", pattern)
-
-
-def _match(pattern: str, folder: str | None) -> list[str]:
-    """The files that a pattern matches now. Raises _UnclearError."""
-    if not re.search(r"[*?\[]", re.sub(r"\[[*?[]\]", "", pattern)):
-        return [_plain(pattern)]
-    if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
-        raise _UnclearError
-    import glob  # only globs need it
-
-    names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
-    if not 0 < len(names) <= MAX_WORDS:  # none: a former command may make some
-        raise _UnclearError
-    return sorted(names)
-
-
-def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
-    """The parts of a word as patterns, with what is quoted escaped. `blank`: what blanks in values become. Raises
-    _UnclearError."""
-    word = re.sub(_PRINTED, lambda it: f"${{{'PWD' if it[1] else '__toplevel' if it[2] else '__temporary'}}}", word)
-    word = re.sub(r"^~(?=/|$)", "${HOME}", word)
-    at = 0
-    while at < len(word):
-        match = re.compile(_PIECE).match(word, at)
-        if match is None or match.lastgroup is None or word.startswith("~"):
-            raise _UnclearError
-        at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
-        if kind == "double":
-            text = re.sub(_EXPANSION, lambda it: it[1].strip("\n") if it[1] else _value(shell, it[2] or it[3]), text)
-        elif kind in ("name", "braced"):
-            text = re.sub(r"\s+", blank, _value(shell, text))
-        text = text.strip("\n") if kind == "escaped" else text
-        yield text if kind in ("name", "braced", "plain") else re.sub(r"([*?[])", r"[\1]", text)
 
 
 def _flatten(node: "Node", redirects: tuple["Node", ...] = ()) -> list[tuple[str, list[_Stage]]]:
@@ -263,63 +181,39 @@ def _flatten(node: "Node", redirects: tuple["Node", ...] = ()) -> list[tuple[str
     return [("", [(node, redirects)])]
 
 
-def _options(words: _Words, valued: str, stops: bool = False) -> tuple[dict[str, str | None], list[str | None]]:
-    """Options with their values, and operands, as GNU programs read them. `valued`: the options that have a value,
-    with `?` if it can only be attached. `stops`: options end at the first operand."""
-    names, rest = valued.split(), list(words)
-    options, operands = dict[str, str | None](), list[str | None]()
-    while rest:
-        word = rest.pop(0)
-        if word is None or word in ("-", "--") or not word.startswith("-"):
-            operands += [word] if word != "--" else []
-            if stops or word == "--":
-                return options, operands + rest
-            continue
-        is_long = word.startswith("--")
-        name, has_value, value = word.partition("=") if is_long else (word[:2], word[2:], word[2:])
-        if name in names and not has_value:
-            options[name] = rest.pop(0) if rest else None
-        elif is_long or name in names or f"{name}?" in names:
-            options[name] = value
-        else:
-            options[name] = ""
-            rest[:0] = [f"-{value}"] if value else []
-    return options, operands
-
-
-class _ShellReader:
+class _Reader:
     """Reads the statements of a shell. A method is named by the kind of node that it reads, or by a program."""
 
     def __init__(self, folder: str) -> None:
-        self.shell: _Shell = {"PWD": folder, "HOME": os.path.expanduser("~"), "__temporary": _TEMPORARY}
+        self.shell: Shell = {"PWD": folder, "HOME": os.path.expanduser("~"), "__temporary": _TEMPORARY}
         self.paths: dict[str, None] = {}
         self.git: dict[GitCommand, None] = {}
+        self.own: list[tuple[str | None, ...]] = []
         self.reports = False
         self._folder = folder
         self._made = {_TEMPORARY}  # folders that the command itself makes
         self._texts: list[str | None] = []
         self._input: str | None = None  # the standard input of the command, and its output, if they are known
         self._output: str | None = None
-        self._assigned: _Shell = {}  # the variables before the command
+        self._assigned: Shell = {}  # the variables before the command
         self._is_sure = False  # whether the last command succeeded
         self._is_possible = False  # whether commands may run otherwise than read, or not at all
         self._steps = 0
 
     def read(self, command: str) -> None:
-        """Read commands in a text. Raises _UnclearError and ImportError."""
-        import tree_sitter_bash
+        """Read commands in a text. Raises UnclearError and ImportError."""
         from tree_sitter import Language, Parser
 
-        code = re.sub(r"/\$([A-Za-z_]\w*)", r"/${\1}", _take_texts(command, self._texts))  # the grammar splits it
-        if len(code) > MAX_TEXT or len(re.sub(_SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
-            raise _UnclearError
-        parser = Parser(Language(tree_sitter_bash.language()))
+        code = re.sub(r"/\$([A-Za-z_]\w*)", r"/${\1}", take_texts(command, self._texts))  # the grammar splits it
+        if len(code) > MAX_TEXT or len(re.sub(SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
+            raise UnclearError
+        parser = Parser(Language(_load_grammar()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise _UnclearError
+            raise UnclearError
         if node.type == "command":
             self._command(node, redirects, stdin)
         elif node.type.endswith("_redirect"):
@@ -341,7 +235,7 @@ class _ShellReader:
 
     def _list(self, node: "Node") -> None:
         """Commands with `&&`, `||` and `|`. Afterwards, what is known is what all ends have in common."""
-        ends: list[_Shell] = []
+        ends: list[Shell] = []
         for operator, stages in _flatten(node):
             before, self._is_sure, stdin = self.shell, False, None
             for stage, redirects in stages:
@@ -352,7 +246,7 @@ class _ShellReader:
                     self.shell, self._is_sure = start, False
             ends += [before] if operator == "||" or not self._is_sure else []
         self._steps += len(self.shell)
-        self.shell = _join(self.shell, *ends)
+        self.shell = join(self.shell, *ends)
 
     def _subshell(self, node: "Node") -> None:
         before = self.shell
@@ -367,7 +261,7 @@ class _ShellReader:
             self.shell = before
             self._sequence(part)
             ends.append(self.shell)
-        self.shell, self._is_sure = _join(*ends), False
+        self.shell, self._is_sure = join(*ends), False
 
     def _if_statement(self, node: "Node") -> None:
         clauses = [it for it in node.children if it.type in ("elif_clause", "else_clause", "case_item")]
@@ -378,18 +272,18 @@ class _ShellReader:
             self._branches(node.children)
 
     def _for_statement(self, node: "Node") -> None:
-        name, values = _text(node.child_by_field_name("variable")), node.children_by_field_name("value")
+        name, values = _decode(node.child_by_field_name("variable")), node.children_by_field_name("value")
         words = [word for value in values for word in self._words(value)]
         if not values or None in words or node.children[0].type == "select":
             self.shell = {**self.shell, name: None}
             self._while_statement(node)
             return
-        ends: list[_Shell] = []
+        ends: list[Shell] = []
         for word in words:
             self.shell = {**self.shell, name: word}
             self._sequence(node.children_by_field_name("body"))
             ends.append(self.shell)
-        self.shell = _join(self.shell, *ends)
+        self.shell = join(self.shell, *ends)
 
     def _function_definition(self, node: "Node") -> None:
         """Its body is read where it is defined: nobody knows when it runs. A call is that of an unknown program."""
@@ -399,22 +293,22 @@ class _ShellReader:
 
     def _compound_statement(self, node: "Node") -> None:
         self._sequence(node.children)
-        self._forget("", re.findall(r"[A-Za-z_]\w*", _text(node)) if node.children[0].type == "((" else [])
+        self._forget("", re.findall(r"[A-Za-z_]\w*", _decode(node)) if node.children[0].type == "((" else [])
 
-    def _forget(self, program: str, words: _Words) -> None:
+    def _forget(self, program: str, words: Words) -> None:
         """What these variables are is unknown from now on."""
         found = [re.match(r"[A-Za-z_]\w*", word or "") for word in (*words, "REPLY", "MAPFILE")]
         self.shell = {**self.shell, **{match[0]: None for match in found if match}}
 
     def _unset_command(self, node: "Node") -> None:
-        self._forget("", [_text(child) for child in node.children[1:]])
+        self._forget("", [_decode(child) for child in node.children[1:]])
 
     def _variable_assignment(self, node: "Node") -> None:
         self._sequence(node.children)
         value, self._is_sure = node.child_by_field_name("value"), True
         is_plain = node.children[1].type == "=" and (value is None or value.type != "array")
-        content = _expand(_text(value), self.shell, is_value=True)[0] if is_plain else None
-        self.shell = {**self.shell, _text(node.children[0]).partition("[")[0]: content}
+        content = expand(_decode(value), self.shell, is_value=True)[0] if is_plain else None
+        self.shell = {**self.shell, _decode(node.children[0]).partition("[")[0]: content}
 
     def _command(self, node: "Node", redirects: Sequence["Node"], stdin: str | None) -> None:
         kinds = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
@@ -429,9 +323,9 @@ class _ShellReader:
 
     def _words(self, node: "Node") -> list[str | None]:
         self._sequence([node])
-        text = _text(node)
+        text = _decode(node)
         self._steps += 100 if re.search(r"[*?\[$]", text) else 1
-        return _expand(text, self.shell)
+        return expand(text, self.shell)
 
     def _redirect(self, nodes: Sequence["Node"]) -> tuple[str | None, list[str | None]]:
         """Write what redirections write. Returns the standard input that one gives, and words behind them."""
@@ -442,8 +336,8 @@ class _ShellReader:
             parts = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
             first, *more = [self._words(part) for part in parts] or [[]]
             if operator == "<<<":
-                stdin = f"{content}\n" if (content := _expand(_text(parts[-1]), self.shell, True)[0]) else None
-            elif operator == "<" and first and (first[0] or "").startswith(_MARK):
+                stdin = f"{content}\n" if (content := expand(_decode(parts[-1]), self.shell, True)[0]) else None
+            elif operator == "<" and first and (first[0] or "").startswith(MARK):
                 stdin = self._texts[int((first[0] or "")[1:])]
                 self.reports |= stdin is None
             elif operator in _WRITES and not (operator == ">&" and re.fullmatch(r"\d+-?|-", (*first, "")[0] or "")):
@@ -473,7 +367,7 @@ class _ShellReader:
     def _is_folder(self, path: str | None) -> bool:
         return path is not None and (path in self._made or os.path.isdir(path))
 
-    def _execute(self, words: _Words) -> None:
+    def _execute(self, words: Words) -> None:
         """Run a simple command."""
         self._output, self._is_sure = None, False
         name = re.sub(r"^(python|pypy|pip)[\d.]+$", r"\1", os.path.basename(words[0] or ""))
@@ -489,10 +383,10 @@ class _ShellReader:
         else:
             self.reports |= not _is_harmless(name, words[1:])
 
-    def _wrapper(self, program: str, words: _Words) -> None:
+    def _wrapper(self, program: str, words: Words) -> None:
         """A program that runs the one behind it, xargs with other words."""
         before = self.shell
-        options, command = _options(words, _WRAPPERS[program], stops=True)
+        options, command = read_options(words, _WRAPPERS[program], stops=True)
         self.reports |= not options.keys().isdisjoint(("-S", "-o", "--output", "--split-string", "-c"))
         while program in ("env", "sudo") and command and re.match(r"\w+=", command[0] or ""):
             self._assigned = {**self._assigned, **dict([(command.pop(0) or "").partition("=")[::2]])}
@@ -506,7 +400,7 @@ class _ShellReader:
         if program not in ("builtin", "command", "time", "{"):
             self.shell, self._is_sure = before, False
 
-    def _find(self, program: str, words: _Words) -> None:
+    def _find(self, program: str, words: Words) -> None:
         self.reports |= _has(words, "-delete", "-fprint", "-fls", "-execdir", "-okdir")
         folders = [*itertools.takewhile(lambda it: it is None or it[:1] not in ("-", "(", "!"), words)]
         if list(words[len(folders) :]) in (["-delete"], ["-type", "f", "-delete"]):
@@ -523,12 +417,12 @@ class _ShellReader:
         self._is_sure = self._is_folder(path) and os.path.isabs(path)
         self.shell = {**self.shell, "OLDPWD": self.shell["PWD"], "PWD": path if self._is_sure else None}
 
-    def _cd(self, program: str, words: _Words) -> None:
+    def _cd(self, program: str, words: Words) -> None:
         words = [word for word in words if word not in ("-L", "-P", "-e", "--")]
         is_back = words == ["-"] or program == "popd" or (program == "pushd" and not words)
         self._enter(self.shell.get("OLDPWD") if is_back else words[0] if words else self.shell["HOME"])
 
-    def _eval(self, program: str, words: _Words) -> None:
+    def _eval(self, program: str, words: Words) -> None:
         """`eval`, `trap`, whose command runs later, and `source`."""
         words = words[:1] if program == "trap" else words
         if program in (".", "source") or None in words:
@@ -536,9 +430,9 @@ class _ShellReader:
         elif words != ["-"]:
             self.read(" ".join(filter(None, words)))
 
-    def _bash(self, program: str, words: _Words) -> None:
+    def _bash(self, program: str, words: Words) -> None:
         """`bash -c`, or a shell that reads commands from a here-document."""
-        options, words = _options(words, "-o -O --rcfile --init-file", stops=True)
+        options, words = read_options(words, "-o -O --rcfile --init-file", stops=True)
         text = (*words, None)[0] if "-c" in options else None if words else self._input
         self.reports |= text is None
         before = self.shell
@@ -546,11 +440,11 @@ class _ShellReader:
         self.read(text or "")
         self.shell = before
 
-    def _git(self, program: str, words: _Words) -> None:
+    def _git(self, program: str, words: Words) -> None:
         variables = {**self.shell, **self._assigned}
         for variable, option in (("GIT_WORK_TREE", "--work-tree"), ("GIT_DIR", "--git-dir")):
             words = [option, variables[variable], *words] if variable in variables else words
-        options, operands = _options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
+        options, operands = read_options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
         verb = operands[0] if operands else ""
         self.reports |= verb is None or _has(operands, "--output", "--ex", "-O", "--open", "-x", "--upload")
         self.reports |= _has(options, "-c", "--config-env") or _has(self._assigned, "GIT_")  # programs that git starts
@@ -560,22 +454,25 @@ class _ShellReader:
         if not _is_harmless("git", operands):
             self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
 
-    def _mkdir(self, program: str, words: _Words) -> None:
+    def _holdlog(self, program: str, words: Words) -> None:
+        self.own.append(({**self.shell, **self._assigned}.get("HOLDLOG_AGENT"), *words))
+
+    def _mkdir(self, program: str, words: Words) -> None:
         self._made |= {path for path in map(self._path, words) if path is not None}
 
-    def _writer(self, program: str, words: _Words) -> None:
+    def _writer(self, program: str, words: Words) -> None:
         """Programs whose options and operands name what they write."""
         first, *valued = _WRITERS[program].split()
-        options, operands = _options(words, " ".join(valued))
+        options, operands = read_options(words, " ".join(valued))
         named = [options[name] for name in ("-o", "--output") if name in valued and options.get(name, "-") != "-"]
         named += [it and it[3:] for it in operands if program == "dd" and (it or "of=").startswith("of=")]
         for word in named + operands[int(first) :]:
             self._write(word)
         self.reports |= _has(options, "--o") or (program == "curl" and _has(options, "-O", "-c", "-D", "--st", "--tr"))
 
-    def _copy(self, program: str, words: _Words) -> None:
+    def _copy(self, program: str, words: Words) -> None:
         """`cp`, `mv`, `install`, `ln`."""
-        options, sources = _options(words, "-t --target-directory -S --suffix -m --mode -o --owner -g --group")
+        options, sources = read_options(words, "-t --target-directory -S --suffix -m --mode -o --owner -g --group")
         goal = options.get("-t", options.get("--target-directory", ""))
         is_new = options.keys().isdisjoint(("-f", "--force")) if program == "ln" else "-n" in options
         if is_new or not options.keys().isdisjoint(_CAREFUL) or len(sources) < (2 if goal == "" else 1):
@@ -596,9 +493,9 @@ class _ShellReader:
             self._made |= {self._path(target) or ""} if is_tree else set()
             self._write(target if not is_unknown else None)  # what changes depends on the files that are there
 
-    def _sed(self, program: str, words: _Words) -> None:
+    def _sed(self, program: str, words: Words) -> None:
         """`sed -i`, and `perl -pi -e`; other programs in Perl may write what they like."""
-        options, files = _options(words, _EDITORS[program])
+        options, files = read_options(words, _EDITORS[program])
         suffix = options.get("-i", next((value for name, value in options.items() if name.startswith("--i")), None))
         files = files[1:] if suffix == "" and files[:1] == [""] else files  # the suffix of BSD
         scripts = [options[it] for it in ("-e", "--expression", "-E", "-f", "--file") if options.get(it, "") != ""]
@@ -610,29 +507,30 @@ class _ShellReader:
         is_plain = not re.search(_SED_WRITES, script) and "-f" not in options and words[:1] != [None]
         self.reports |= not (is_plain if program == "sed" else suffix is not None or _is_harmless(program, words))
 
-    def _awk(self, program: str, words: _Words) -> None:
+    def _awk(self, program: str, words: Words) -> None:
         self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
 
-    def _patch(self, program: str, words: _Words) -> None:
-        options, operands = _options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
-        names = operands[:1] if program == "patch" and operands else patched((*operands, self._input)[0] or "")
+    def _patch(self, program: str, words: Words) -> None:
+        options, operands = read_options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
+        names = operands[:1] if program == "patch" and operands else list_patched((*operands, self._input)[0] or "")
         for name in names:
             self._write(name if not options.keys() - {"-p"} else None)
         self.reports |= not names
 
 
-_PROGRAMS: Final[Mapping[str, Callable[[_ShellReader, str, _Words], None]]] = {
-    **{name: _ShellReader._wrapper for name in _WRAPPERS if " " not in name},
-    **dict.fromkeys(_WRITERS, _ShellReader._writer),
-    **dict.fromkeys(("apply_patch", "applypatch", "patch"), _ShellReader._patch),
-    **dict.fromkeys(("awk", "gawk", "mawk"), _ShellReader._awk),
-    **dict.fromkeys(("bash", "dash", "ksh", "sh", "zsh"), _ShellReader._bash),
-    **dict.fromkeys(("cd", "popd", "pushd"), _ShellReader._cd),
-    **dict.fromkeys(("cp", "install", "ln", "mv"), _ShellReader._copy),
-    **dict.fromkeys(("eval", "trap", ".", "source"), _ShellReader._eval),
-    **dict.fromkeys(("getopts", "let", "mapfile", "read", "readarray"), _ShellReader._forget),
-    **dict.fromkeys(_EDITORS, _ShellReader._sed),
-    "find": _ShellReader._find,
-    "git": _ShellReader._git,
-    "mkdir": _ShellReader._mkdir,
+_PROGRAMS: Final[Mapping[str, Callable[[_Reader, str, Words], None]]] = {
+    **{name: _Reader._wrapper for name in _WRAPPERS if " " not in name},
+    **dict.fromkeys(_WRITERS, _Reader._writer),
+    **dict.fromkeys(("apply_patch", "applypatch", "patch"), _Reader._patch),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader._awk),
+    **dict.fromkeys(("bash", "dash", "ksh", "sh", "zsh"), _Reader._bash),
+    **dict.fromkeys(("cd", "popd", "pushd"), _Reader._cd),
+    **dict.fromkeys(("cp", "install", "ln", "mv"), _Reader._copy),
+    **dict.fromkeys(("eval", "trap", ".", "source"), _Reader._eval),
+    **dict.fromkeys(("getopts", "let", "mapfile", "read", "readarray"), _Reader._forget),
+    **dict.fromkeys(_EDITORS, _Reader._sed),
+    "find": _Reader._find,
+    "git": _Reader._git,
+    "holdlog": _Reader._holdlog,
+    "mkdir": _Reader._mkdir,
 }

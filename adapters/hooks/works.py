@@ -1,268 +1,132 @@
-"""Whose work the dirty files of a worktree are: of the session that holds a file, or else that changed it last.
+"""Whose the files of a store are: of the session that holds a file, or else that changed it last."""
 
-Standard library only and quick to import: the hook's fast path uses it.
-"""
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
-import os
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
-from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operating_system.processes import is_alive
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.board import read_board
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import list_covering
+from holdlog.domain.moment import SECOND
+from holdlog.domain.names import end_of_range, is_of_agent
+from holdlog.domain.state import Reads
 
-from holdlog.adapters.hooks.dirty import DirtyFile, DirtyWorktree, committed
-from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
-from holdlog.adapters.operating_system.ancestry import is_running
-from holdlog.adapters.stores.sqlite.held import ChangedResource, HeldResource
-
-LIVE_SECONDS: Final = 300
-"""A session whose host is not known is live for this long after its last call."""
-MAX_WALKED: Final = 10_000
-"""Files below a folder, to find those whose names are encoded."""
-MANY: Final = 500
-"""Files of which most are looked up by their folders."""
-_UNKNOWN: Final = ("??", "!!")
-"""Files that git does not know."""
-_OF_COMMANDS: Final = ("shell-", "option-")
-"""How the sessions of commands begin: no process of holdlog keeps them alive."""
+MAX_BELOW: Final = 10_000
+"""Changes that are read below a folder."""
 
 
-def is_over_http(session: str | None) -> bool:
-    """Whether a session may be that of an agent whose tools are reached over HTTP: it has one of that server, or none,
-    and another one for its hooks."""
-    return session is None or session.startswith(("mcp-", "meta-"))
+class Work(NamedTuple):
+    """A file that a session holds, or changed last. `seconds`: since when. `is_live`: whether that session still works.
+    `at`, `sha256`: of the last change, in seconds since 1970; the content then, None if the file was removed."""
 
-
-class Ledger(Protocol):
-    """What a store knows about files: `LeaseFile`, or `ReaderLedger` for an open store."""
-
-    def all_held(self) -> list[HeldResource]: ...
-    def last_change(self, resource: str) -> ChangedResource | None: ...
-    def latest_changes(self) -> dict[str, ChangedResource]: ...
-    def changed_below(self, folder: str) -> list[str]: ...
-
-
-class Party(NamedTuple):
-    """Those whose work counts as the caller's. `sessions`: of the caller, hashed. `agent`: its name; `others`: the
-    names of the other agents of the session, without the main one. `is_shared`: each agent of the session is a session
-    of the host."""
-
-    sessions: frozenset[str]
-    agent: str
-    others: frozenset[str] = frozenset()
-    is_shared: bool = False
-    principal: str | None = None
-
-    def holds(self, held: HeldResource) -> bool:
-        """Whether a claim is the party's own. A sub-agent's is not."""
-        if held.principal != self.principal:
-            return False
-        if held.session in self.sessions:
-            return held.agent == self.agent if self.is_shared else held.agent not in self.others
-        is_named = held.agent == self.agent and any(it.startswith("hook-") for it in self.sessions)
-        return is_named and is_over_http(held.session)
-
-    def is_own(self, session: str, agent: str) -> bool:
-        """Whether the agent of a session belongs to the party."""
-        return session in self.sessions and (not self.is_shared or agent == self.agent)
-
-    def made(self, change: ChangedResource) -> bool:
-        """Whether a change is the party's own, sub-agents included."""
-        is_own = change.session is not None and self.is_own(change.session, change.agent)
-        return is_own and change.principal == self.principal
-
-
-NOBODY: Final = Party(frozenset(), "")
-"""A party without work: all is that of others."""
-
-
-def party_of(
-    notes: Notes, sessions: Collection[str], agent: str, by: str = "", main: str = "", is_shared: bool = False
-) -> Party:
-    """The party of an agent. `notes`: of the session that holds its claims; `by`, `main`: the keys of the agent and of
-    the main agent in `Notes.names`."""
-    names = {name for key, name in notes.names.items() if key not in (by, main)}
-    names |= {it.agent for it in notes.claims.values() if it.by not in (by, main)}
-    return Party(frozenset(sessions), agent, frozenset(names - {agent, notes.names.get(main)}), is_shared)
-
-
-class FileWork(NamedTuple):
-    """A dirty file, and the session that holds it or changed it last. `path`: absolute. `status`: as in DirtyFile.
-    `resource`: its name. `seconds`: since when it is held, or since it was changed. `holds`: whether the session holds
-    it. `is_live`: whether the session still works."""
-
-    path: str
-    status: str
     resource: str
-    agent: str
-    session: str | None
+    who: Who
     seconds: float
     holds: bool
     is_live: bool
+    at: float = 0.0
+    sha256: str | None = None
 
 
-class Sessions:
-    """Which sessions of a store are live. Reads each session's notes once."""
+class Works:
+    """One look at a store, for an agent. `host`: the program that runs it."""
 
-    def __init__(self, files: HookFiles, with_server: Callable[[], set[str]] | None = None) -> None:
-        self._files = files
-        self._heirs = cache(self._find_heirs)
-        self.notes = cache(files.read)
-        self._age = cache(files.age_of)
-        self._with_server = cache(with_server or files.sessions_with_server)
+    def __init__(self, reader: Reader, who: Who, host: str | None = None) -> None:
+        self.who = who
+        self._reader = reader
+        self.now = reader.now()
+        board = read_board(reader, Reads(claims="all"))
+        self._claims: dict[str, list[Claim]] = {}
+        for claim in board.claims.values():
+            if not claim.is_ticket and board.find_end(claim) > board.now:
+                self._claims.setdefault(claim.resource, []).append(claim)
+        self._left = {it.who for it in board.holders.values() if it.is_left_to(who, host)}
+        self._hosts = {holder.who: holder.host for holder in board.holders.values()}
+        rows = reader.read(sql.CONVERSATION_HOSTS, {})
+        self._conversations = {session: host for session, host, _ in rows}
+        self._former = {session for session, host, has_ended in rows if has_ended and host == who.session}
 
-    def has_ended(self, session: str, agent: str) -> bool:
-        """Whether an agent is known to have ended, by its last hook or because its host's process does not run."""
-        notes = self.notes(session)
-        if {agent, ALL} & {*notes.ended}:
+    def is_own(self, who: Who, holds: bool = False) -> bool:
+        """Whether work is the agent's own. What its session changed is, under an earlier id and by sub-agents, too; of
+        what that `holds`, what the agent or one above it holds."""
+        if who in self._left or (who.session in self._former and who.principal == self.who.principal):
             return True
-        return notes.host is not None and is_running(notes.host) is False and session not in self._with_server()
+        return who[1:] == self.who[1:] and (is_of_agent(self.who.agent, who.agent) or not holds)
 
-    def is_live(self, session: str | None, agent: str, seconds: float, has_ended: bool = False) -> bool:
-        """Whether a session still works: its host's process exists, or, where that is not known, it called within
-        `LIVE_SECONDS`. So does one that another session continues. `seconds`: since its last known call. `has_ended`:
-        the store knows that it ended."""
-        if session is None:
-            return seconds < LIVE_SECONDS
-        known, due = {session}, [session]
-        if self._runs(session, agent, LIVE_SECONDS if has_ended else seconds):
-            return True
-        while due:
-            heirs = [it for it in self._heirs().get(due.pop(), ()) if it not in known]
-            if any(self._runs(it, agent, LIVE_SECONDS) for it in heirs):
-                return True
-            known |= {*heirs}
-            due += heirs
-        return False
+    def is_live(self, session: str) -> bool:
+        """Whether a conversation goes on: it has not ended, and its host is not known to have."""
+        host = self._conversations.get(session)
+        return host is not None and is_alive(self._conversations.get(host, host)) is not False
 
-    def _runs(self, session: str, agent: str, seconds: float) -> bool:
-        notes = self.notes(session)
-        if {agent, ALL} & {*notes.ended}:
-            return False
-        if session in self._with_server():
-            return True
-        runs = None if notes.host is None else is_running(notes.host)
-        return min(seconds, self._age(session)) < LIVE_SECONDS if runs is None else runs
+    def find_own(self, resources: Iterable[str]) -> dict[str, Work]:
+        """Those of these files that the agent's session holds or changed last."""
+        files = list(resources)
+        changes = self.read_changes(files)
+        works = {}
+        for resource in files:
+            claim = next((it for it in self._list_claims(resource) if self.is_own(it.who, holds=True)), None)
+            change = changes.get(resource)
+            if change is not None and self.is_own(change.who):
+                works[resource] = change._replace(holds=claim is not None)
+            elif claim is not None:
+                works[resource] = self._describe(claim)
+        return works
 
-    def _find_heirs(self) -> dict[str, list[str]]:
-        """The sessions that continue each former one: after a restart of its server, or resumed in another process."""
-        heirs: dict[str, list[str]] = {}
-        for session in self._files.all_sessions():
-            for former in self.notes(session).sessions:
-                if former != session:
-                    heirs.setdefault(former, []).append(session)
-        return heirs
+    def find_others(self, resources: Iterable[str]) -> dict[str, list[Work]]:
+        """The works of others in each of these resources that has some; in a folder, all below it."""
+        names = list(resources)
+        changes = self.read_changes([name for name in names if not name.endswith("/")])
+        works: dict[str, list[Work]] = {}
+        for name in names:
+            found = list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
+            if found:
+                works[name] = found
+        return works
 
+    def list_held(self) -> Iterator[Work]:
+        """All that others hold."""
+        for claims in self._claims.values():
+            yield from (self._describe(claim) for claim in claims if not self.is_own(claim.who, holds=True))
 
-def works(
-    ledger: Ledger, names: Callable[[str], Sequence[str]], sessions: Sessions, party: Party, worktree: DirtyWorktree
-) -> list[FileWork]:
-    """The dirty files that another session holds or changed last, by path: neither those of `party`, nor those of a
-    person, nor those whose last recorded change is committed. `names`: the resources that a path may be, a folder
-    ending with a slash. Raises GitFailedError."""
-    found = _Works(ledger, names, sessions, party)
-    files = worktree.files if len(worktree.files) < MANY else [it for it in worktree.files if found.may_know(it.path)]
-    by_path = {work.path: work for file in files for work in found.of(file)}
-    changes = {path: found.changes[path] for path, it in by_path.items() if not it.holds and it.status not in _UNKNOWN}
-    for path in committed(worktree.root, changes):
-        del by_path[path]
-    return [by_path[path] for path in sorted(by_path)]
+    def _find(self, name: str, change: Work | None) -> Iterator[Work]:
+        claim = next((it for it in self._list_claims(name) if not self.is_own(it.who, holds=True)), None)
+        if claim is not None:
+            yield self._describe(claim)._replace(resource=name)
+        elif change is not None and not self.is_own(change.who):
+            yield change
 
+    def _find_below(self, folder: str) -> Iterator[Work]:
+        yield from self._find(folder, None)
+        held = [work for work in self.list_held() if work.resource.startswith(folder) and work.resource != folder]
+        yield from held
+        range_of = {"first": f"claim:{folder}", "end": end_of_range(f"claim:{folder}"), "limit": MAX_BELOW}
+        changes = {row[0]: row for row in self._reader.read(sql.FILE_CHANGES_BELOW, range_of)}
+        for change in map(self._decode, changes.values()):
+            if not self.is_own(change.who) and change.resource not in {work.resource for work in held}:
+                yield change
 
-def held_work(sessions: Sessions, path: str, status: str, resource: str, held: HeldResource) -> FileWork:
-    """The work of the session that holds a file."""
-    seconds = max(0, time.time_ns() // 1000 - held.since) / 1_000_000
-    has_ended = held.server == "" and not (held.session or "").startswith(_OF_COMMANDS)
-    is_live = sessions.is_live(held.session, held.agent, held.idle, has_ended)
-    return FileWork(path, status, resource, held.agent, held.session, seconds, True, is_live)
+    def _list_claims(self, name: str) -> Iterator[Claim]:
+        for covering in list_covering(name):
+            if covering == name or covering.endswith("/"):
+                yield from self._claims.get(covering, ())
 
+    def _describe(self, claim: Claim) -> Work:
+        is_live = is_alive(self._hosts.get(claim.who)) is not False
+        return Work(claim.resource, claim.who, max(0, self.now - claim.since) / SECOND, True, is_live)
 
-class _Works:
-    def __init__(self, ledger: Ledger, names: Callable[[str], Sequence[str]], sessions: Sessions, party: Party) -> None:
-        self._ledger = ledger
-        self._names = names
-        self._sessions = sessions
-        self._party = party
-        self._now = time.time_ns() // 1000
-        self._files: dict[str, HeldResource] = {}
-        self._folders: dict[str, HeldResource] = {}
-        for held in ledger.all_held():
-            known = self._folders if held.resource.endswith("/") else self._files
-            if held.resource not in known or party.holds(known[held.resource]):  # shared: another's counts
-                known[held.resource] = held
-        self.changes: dict[str, tuple[float, str | None]] = {}
-        self._knows = cache(self._find_below)
+    def read_changes(self, resources: list[str]) -> dict[str, Work]:
+        """The last changes of these files, by anybody."""
+        streams = json.dumps([f"claim:{resource}" for resource in resources])
+        rows = self._reader.read(sql.LAST_FILE_CHANGES, {"streams": streams}) if resources else ()
+        return {change.resource: change for change in map(self._decode, rows)}
 
-    def may_know(self, path: str) -> bool:
-        """Whether a file may be held or have a recorded change: not if nothing in a folder around it was."""
-        return self._knows(os.path.dirname(path.rstrip("/")))
-
-    def _find_below(self, folder: str) -> bool:
-        above = os.path.dirname(folder)
-        if above == folder or not self._knows(above):
-            return above == folder
-        names = self._names(f"{folder}/")
-        return not names or any(
-            name in ("", "/")
-            or any(it.startswith(name) for it in (*self._files, *self._folders))
-            or self._cover(f"{name}_") is not None
-            or self._ledger.changed_below(name) != []
-            for name in names
-        )
-
-    def of(self, file: DirtyFile) -> Iterator[FileWork]:
-        """The works of others in a dirty file, or in an untracked folder."""
-        if not file.path.endswith("/"):
-            work = next(filter(None, (self._of_resource(file, it) for it in self._names(file.path))), None)
-            if work is not None:
-                yield work
-            return
-        for folder in self._names(file.path):
-            below = {it for it in self._files if it.startswith(folder)} | {*self._ledger.changed_below(folder)}
-            covered = self._cover(folder)
-            for path, resource in self._existing(file.path, folder, below):
-                work = self._of_resource(DirtyFile(path, file.status), resource)
-                if work is not None:
-                    yield work
-            if covered is not None and not self._party.holds(covered):
-                yield held_work(self._sessions, file.path, file.status, folder, covered)
-            for resource, held in self._folders.items():
-                path = file.path + resource.removeprefix(folder)
-                is_inside = resource.startswith(folder) and path != file.path and os.path.isdir(path)
-                if is_inside and not self._party.holds(held):
-                    yield held_work(self._sessions, path, file.status, resource, held)
-
-    def _existing(self, path: str, folder: str, resources: Collection[str]) -> Iterator[tuple[str, str]]:
-        """The files below a folder that have these names, as far as they exist. `path`: of the folder; `folder`: its
-        name."""
-        for resource in sorted(resources):
-            below = path + resource.removeprefix(folder)
-            if not resource.endswith("/") and os.path.lexists(below):
-                yield below, resource
-        encoded = {it for it in resources if "%" in it}
-        walk = ((root, name) for root, _, names in os.walk(path) for name in names) if encoded else ()
-        for root, name in islice(walk, MAX_WALKED):
-            below = os.path.join(root, name)
-            yield from ((below, it) for it in self._names(below) if it in encoded)
-
-    def _of_resource(self, file: DirtyFile, resource: str) -> FileWork | None:
-        held = self._files.get(resource) or self._cover(resource)
-        if held is not None and not self._party.holds(held):
-            return held_work(self._sessions, file.path, file.status, resource, held)
-        change = self._ledger.last_change(resource)
-        if change is None or change.session is None or self._party.made(change):
-            return None
-        seconds = max(0, self._now - change.at) / 1_000_000
-        is_live = self._sessions.is_live(change.session, change.agent, seconds)
-        self.changes[file.path] = (change.at / 1_000_000, change.sha256)
-        return FileWork(file.path, file.status, resource, change.agent, change.session, seconds, False, is_live)
-
-    def _cover(self, resource: str) -> HeldResource | None:
-        """The claim of a folder that contains a resource."""
-        if not self._folders:
-            return None
-        at = len(resource)
-        while (at := resource.rfind("/", 0, at)) > 0:
-            if (held := self._folders.get(resource[: at + 1])) is not None:
-                return held
-        return None
+    def _decode(self, row: tuple[str, int, str]) -> Work:
+        stream, at, meta = row
+        about = json.loads(meta)
+        who = Who(about["by"], about.get("session", ""), about.get("principal"))
+        facts = (False, self.is_live(who.session), at / SECOND, about.get("sha256"))
+        return Work(stream.partition(":")[2], who, max(0, self.now - at) / SECOND, *facts)

@@ -1,1 +1,1 @@
-"""One Starlette application for many clients: MCP, key-value API, events, operations, a page."""
+"""The server over HTTP."""

@@ -1,1 +1,0 @@
-"""A store for LangGraph over records: namespaces of labels, items with versions. Needs the extra `langgraph`."""

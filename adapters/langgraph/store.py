@@ -1,156 +1,326 @@
-"""LangGraph's `BaseStore` over a store of holdlog."""
+"""LangGraph's `BaseStore` over the values of a store."""
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Final, Literal, Self, cast
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+from urllib.parse import quote, unquote
 
 from langgraph.store.base import (
     NOT_PROVIDED,
     BaseStore,
+    GetOp,
     InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
     NotProvided,
     Op,
+    PutOp,
     Result,
+    SearchItem,
+    SearchOp,
     TTLConfig,
 )
+from pydantic import Field
 
-from holdlog.adapters.api.validation import AGENT, text
-from holdlog.adapters.langgraph.items import VersionedItem, VersionedSearchItem
-from holdlog.adapters.langgraph.namespaces import Labels
-from holdlog.adapters.langgraph.operations import Batch, VersionedPut
-from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operations.base import Agent, Command
+from holdlog.adapters.operations.rows import NO_LIMIT, scan, show_record
+from holdlog.adapters.operations.steps import Run, Steps, take_steps
+from holdlog.adapters.operations.values import DiscardStep, Get, SetStep
+from holdlog.adapters.python.base import AsyncSteps, Handle
 from holdlog.adapters.python.store import StateStore
+from holdlog.adapters.stores import sql
+from holdlog.domain import records
+from holdlog.domain.names import check_name, end_of_range, namespace_prefix, split_stream, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.domain.results import TransactionResult, utc
+from holdlog.projections.results import StateRecord
 
-DELETE_ATTEMPTS: Final = 100
-"""Attempts of a batch; one fails if an item that it deletes was deleted meanwhile."""
+Labels = tuple[str, ...]
+_ANY: Final = "*"
+_ORDERS: Final = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_OPERATORS: Final = ("$eq", "$ne", *_ORDERS)
 
 
-class HoldlogStore(BaseStore):
+class VersionedItem(SearchItem):
+    """An item with its `version`, which `put` takes as `expected_version`; `updated_by`, who wrote it, and `principal`,
+    who that was authenticated as (None: the local user). `created_at` is when the key was first written, even if it was
+    deleted since. There is no ranking: `score` is None."""
+
+    __slots__ = ("principal", "updated_by", "version")
+
+    def __init__(self, view: Reader, record: StateRecord, labels: Labels) -> None:
+        created_at = record.updated_at
+        if record.version > 1:
+            stream = value_stream(record.namespace, record.key)
+            created_at = utc(view.read(sql.TIME_OF_VERSION, {"stream": stream, "version": 1})[0][1])
+        super().__init__(labels, record.key, record.value, created_at, record.updated_at)
+        self.version = record.version
+        self.updated_by = record.updated_by
+        self.principal = record.principal
+
+    def dict(self) -> Any:
+        facts = {"version": self.version, "updated_by": self.updated_by, "principal": self.principal}
+        return super().dict() | facts
+
+
+def prepare_read(operation: Op) -> Callable[[Reader], Result]:
+    """What carries out a read. Raises InvalidError, InvalidNamespaceError."""
+    match operation:
+        case GetOp(namespace=labels, key=key):
+            query = Get.parse({"namespace": join_labels(labels), "key": key})
+            return lambda view: _get(view, query, labels)
+        case SearchOp():
+            _require_page(operation)
+            _require_operators(operation.filter)
+            join_labels(operation.namespace_prefix)
+            return lambda view: _search(view, operation)
+        case ListNamespacesOp():
+            _require_page(operation)
+            return lambda view: _list_namespaces(view, operation)
+        case _:
+            raise InvalidError("ops: must be GetOp, PutOp, SearchOp or ListNamespacesOp")
+
+
+def _get(view: Reader, query: Get, labels: Labels) -> VersionedItem | None:
+    """Raises InvalidError for a value that is not an object: another program wrote it, and it is not hidden."""
+    try:
+        record = query.read(view)
+    except NotFoundError:
+        return None
+    if not isinstance(record.value, dict):
+        raise InvalidError(f"{record.namespace}/{record.key}: its value is not an object, as items are")
+    return VersionedItem(view, record, labels)
+
+
+def _search(view: Reader, search: SearchOp) -> Any:
+    """Items below the labels that match, the newest first. Reads all of them."""
+    fitting = (
+        (-record.updated_at.timestamp(), record.namespace, record.key, labels, record)
+        for labels, record in _scan_below(view, search.namespace_prefix)
+        if isinstance(record.value, dict) and _is_match(record.value, search.filter or {})
+    )
+    newest = nsmallest(search.offset + search.limit, fitting)[search.offset :]
+    return [VersionedItem(view, record, labels) for *_, labels, record in newest]
+
+
+def _scan_below(view: Reader, prefix: Labels) -> Iterator[tuple[Labels, StateRecord]]:
+    text = join_labels(prefix)
+    ranges = (namespace_prefix(text), namespace_prefix(f"{text}/")[:-1]) if prefix else ("record:",)
+    for first in ranges:
+        parameters = {"first": first, "end": end_of_range(first), "after": "", "now": view.now()}
+        for row in scan(view, sql.RECORDS, parameters, NO_LIMIT):
+            record = show_record(row, view.now())
+            if (labels := split_namespace(record.namespace)) is not None:
+                yield labels, record
+
+
+def _list_namespaces(view: Reader, operation: ListNamespacesOp) -> Any:
+    parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
+    namespaces = {split_stream(stream)[0] for (stream,) in view.read(sql.LIVE_STREAMS, parameters)}
+    conditions = operation.match_conditions or ()
+    found = {
+        labels[: operation.max_depth]
+        for labels in map(split_namespace, namespaces)
+        if labels is not None and all(_meets(condition, labels) for condition in conditions)
+    }
+    return sorted(found)[operation.offset : operation.offset + operation.limit]
+
+
+def _meets(condition: MatchCondition, labels: Labels) -> bool:
+    path = tuple(condition.path)
+    part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
+    return len(part) == len(path) and all(wanted in (_ANY, label) for wanted, label in zip(path, part, strict=True))
+
+
+# --- namespaces
+
+
+def join_labels(labels: Labels) -> str:
+    """The namespace of some labels: `("users", "ann")` is `users/ann`. In a label, `%` and `/` are percent-encoded, and
+    so are all special characters of a label that is no name. Raises InvalidNamespaceError."""
+    return "/".join(map(_encode, labels))
+
+
+def split_namespace(text: str) -> Labels | None:
+    """The labels of a namespace; None for one that no labels have."""
+    try:
+        labels = tuple(unquote(part, errors="strict") for part in text.split("/"))
+        return labels if join_labels(labels) == text else None
+    except ValueError:
+        return None
+
+
+def _encode(label: Any) -> str:
+    if not isinstance(label, str) or not label or "." in label or "\0" in label:
+        raise InvalidNamespaceError("a label of a namespace must be a text without periods and NUL, and not empty")
+    plain = label.replace("%", "%25").replace("/", "%2F")
+    try:
+        return plain if _is_name(plain) else quote(label, safe="")
+    except UnicodeEncodeError:
+        raise InvalidNamespaceError("a label of a namespace must not contain a lone surrogate") from None
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return check_name(text) == text
+    except ValueError:
+        return False
+
+
+# --- filters
+
+
+def _require_page(operation: SearchOp | ListNamespacesOp) -> None:
+    for name in ("limit", "offset"):
+        if not isinstance(number := getattr(operation, name), int) or number < 0:
+            raise InvalidError(f"{name}: must be a whole number, at least 0")
+
+
+def _require_operators(filters: Any) -> None:
+    """Raises InvalidError for an unknown operator, however deep."""
+    if isinstance(filters, Mapping):
+        unknown = filters.keys() - set(_OPERATORS) if _has_operators(filters) else ()
+        if unknown:
+            raise InvalidError(f"filter: must use only the operators {', '.join(_OPERATORS)}")
+        for part in filters.values():
+            _require_operators(part)
+
+
+def _has_operators(filters: Mapping[str, Any]) -> bool:
+    return any(name.startswith("$") for name in filters)
+
+
+def _is_match(value: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
+    """Whether each member matches; a missing one counts as null."""
+    return all(_compare(value.get(name), wanted) for name, wanted in filters.items())
+
+
+def _compare(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        if _has_operators(wanted):
+            return all(_apply(name, value, other) for name, other in wanted.items())
+        return isinstance(value, Mapping) and _is_match(value, wanted)
+    if isinstance(wanted, (list, tuple)):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_compare, value, wanted))
+    return bool(value == wanted)
+
+
+def _apply(name: str, value: Any, other: Any) -> bool:
+    """Numbers compare with numbers, and texts with texts; no others match."""
+    if name in ("$eq", "$ne"):
+        return bool(value == other) is (name == "$eq")
+    kinds = {str if isinstance(it, str) else float if type(it) in (int, float) else None for it in (value, other)}
+    return len(kinds) == 1 and None not in kinds and bool(_ORDERS[name](value, other))
+
+
+MINUTE: Final = 60.0
+Index = Literal[False] | list[str] | None
+
+
+class VersionedPut(PutOp):
+    """A PutOp that is refused unless the item has this version; 0: must not exist, None: any."""
+
+    expected_version: int | None
+
+    def __new__(
+        cls,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any] | None,
+        index: Index = None,
+        ttl: float | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> Self:
+        put = super().__new__(cls, namespace, key, cast("dict[str, Any] | None", value), index, ttl)
+        put.expected_version = expected_version
+        return put
+
+
+class WriteItems(Command):
+    """The puts and deletions of a batch, in one transaction."""
+
+    results = (TransactionResult,)
+    reads, decide = records.declare_steps, records.transact
+    guard: ClassVar[None] = None
+    reason: ClassVar[None] = None
+    operations: list[Annotated[SetStep | DiscardStep, Field(discriminator="op")]] = Field(max_length=1000)
+    updated_by: Agent
+
+
+class HoldlogStore(AsyncSteps, BaseStore):
     """A store that all processes of a graph share: `graph.compile(store=HoldlogStore("state.db"))`.
 
-    Items have a `version`; `put` and `delete` take the one they were based on as `expected_version`, and raise
-    ConflictError when it is another: nothing happened. The puts of a batch are one transaction. A time to live counts
-    from the write: reads do not renew it. There is no index: `search` filters, and ignores `query`, as LangGraph's own
-    stores without an index do. Thread-safe; coroutines use the methods that begin with `a`.
+    Items are `VersionedItem`s. `put` and `delete` take the version that they are based on as `expected_version`, and
+    raise ConflictError if it is another. The reads of a batch come first and see one state; its writes, at most 1,000,
+    are one transaction, and the last one of a key counts. A time to live counts from the write: reads do not renew it.
+    There is no index: `query`, `index` and `refresh_ttl` are ignored. Thread-safe; coroutines use the methods that
+    begin with `a`. Each method raises InvalidError, or LangGraph's InvalidNamespaceError, for an invalid argument, and
+    UnavailableError and StoreError as StateStore.
     """
 
     supports_ttl = True
 
     def __init__(
         self,
-        store: StateStore | AsyncStateStore | str | Path,
+        store: Handle | str | os.PathLike[str],
         *,
         updated_by: str = "langgraph",
         ttl: TTLConfig | None = None,
     ) -> None:
-        """Open a store, or use an open one. `store`: an open one, which `close` leaves open, or an argument of
-        StateStore. `updated_by`: the writer.
-
-        `ttl`: only its `default_ttl` is used, in minutes; values expire without a sweep. Raises InvalidError if it asks
-        that reads renew it.
-        """
-        self._updated_by = text(updated_by, "updated_by", AGENT)
+        """`store`: an open StateStore or AsyncStateStore, which `close` leaves open, or what StateStore opens.
+        `updated_by`: the author. `ttl`: only `default_ttl`, in minutes, is used."""
         if ttl is not None and ttl.get("refresh_on_read"):
-            raise InvalidError("ttl: refresh_on_read is not supported, because reads write nothing; put the item again")
+            raise InvalidError("ttl: refresh_on_read is not possible, as reads write nothing; put the item again")
         self.ttl_config = cast("TTLConfig", {**(ttl or {}), "refresh_on_read": False})
-        self._own = None if isinstance(store, StateStore | AsyncStateStore) else StateStore(store)
-        self._engine = (self._own or cast("StateStore", store))._engine
+        self._updated_by = WriteItems.parse({"operations": [], "updated_by": updated_by}).updated_by
+        self._own = None if isinstance(store, Handle) else StateStore(store)
+        handle = store if isinstance(store, Handle) else self._own
+        assert handle is not None
+        self._engine, self._caller = handle._engine, handle._caller
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._engine.requests, self._updated_by, ops)
-        for attempt in range(1, DELETE_ATTEMPTS + 1):
-            if (read := batch.read) is not None:
-                self._engine.read(read)
-            try:
-                if (write := batch.write) is not None:
-                    self._engine.write(write, self._engine.caller)
-                break
-            except NotFoundError as refusal:
-                if attempt == DELETE_ATTEMPTS or not batch.met_a_deletion(refusal):
-                    raise
-        return batch.results
+        return cast("list[Result]", take_steps(self._carry_out([*ops]), self._engine))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._engine.requests, self._updated_by, ops)
-        for attempt in range(1, DELETE_ATTEMPTS + 1):
-            if (read := batch.read) is not None:
-                await self._engine.read_async(read)
-            try:
-                if (write := batch.write) is not None:
-                    await self._engine.write_async(write, self._engine.caller)
-                break
-            except NotFoundError as refusal:
-                if attempt == DELETE_ATTEMPTS or not batch.met_a_deletion(refusal):
-                    raise
-        return batch.results
+        return cast("list[Result]", await self._make(self._carry_out([*ops])))
 
     def get(self, namespace: Labels, key: str, *, refresh_ttl: bool | None = None) -> VersionedItem | None:
-        """The item; `refresh_ttl` is ignored. Raises InvalidError for a value that is not an object."""
         return cast("VersionedItem | None", super().get(namespace, key))
 
     async def aget(self, namespace: Labels, key: str, *, refresh_ttl: bool | None = None) -> VersionedItem | None:
         return cast("VersionedItem | None", await super().aget(namespace, key))
-
-    def search(  # type: ignore[override] # a list of a subclass: LangGraph never puts into it
-        self,
-        namespace_prefix: Labels,
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-    ) -> list[VersionedSearchItem]:
-        """The matching items, most recently written first. Reads all items below the prefix; ignores `query` and
-        `refresh_ttl`. Numbers compare with numbers, texts with texts; other pairs do not match."""
-        found = super().search(namespace_prefix, filter=filter, limit=limit, offset=offset)
-        return cast("list[VersionedSearchItem]", found)
-
-    async def asearch(  # type: ignore[override]
-        self,
-        namespace_prefix: Labels,
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-    ) -> list[VersionedSearchItem]:
-        found = await super().asearch(namespace_prefix, filter=filter, limit=limit, offset=offset)
-        return cast("list[VersionedSearchItem]", found)
 
     def put(
         self,
         namespace: Labels,
         key: str,
         value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
+        index: Index = None,
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
         expected_version: int | None = None,
     ) -> None:
-        """Write an item. `expected_version`: N: exactly N, 0: must not exist now, None: any. `ttl`: minutes; without it
-        the item does not expire, unless the store has a default. `index` is ignored. Raises ConflictError."""
-        self.batch([self._put(namespace, key, value, index, ttl, expected_version)])
+        """Write an item. `ttl`: minutes. Raises ConflictError."""
+        self.batch([self._make_put(namespace, key, value, ttl, expected_version)])
 
     async def aput(
         self,
         namespace: Labels,
         key: str,
         value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
+        index: Index = None,
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
         expected_version: int | None = None,
     ) -> None:
-        await self.abatch([self._put(namespace, key, value, index, ttl, expected_version)])
+        await self.abatch([self._make_put(namespace, key, value, ttl, expected_version)])
 
     def delete(self, namespace: Labels, key: str, *, expected_version: int | None = None) -> None:
-        """Delete an item. Without `expected_version`, a missing item is not an error; with it raises NotFoundError or
-        ConflictError."""
+        """Delete an item, if there is one. Raises ConflictError if it has not the expected version."""
         self.batch([VersionedPut(namespace, str(key), None, expected_version=expected_version)])
 
     async def adelete(self, namespace: Labels, key: str, *, expected_version: int | None = None) -> None:
@@ -158,6 +328,9 @@ class HoldlogStore(BaseStore):
 
     def close(self) -> None:
         """Close the store, if this opened it."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
         if self._own is not None:
             self._own.close()
 
@@ -167,16 +340,48 @@ class HoldlogStore(BaseStore):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(
-        self,
-        namespace: Labels,
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None,
-        ttl: float | NotProvided | None,
-        expected_version: int | None,
+    def _carry_out(self, operations: Sequence[Op]) -> Steps:
+        """Reads, then writes. Nothing is done if an argument is invalid."""
+        puts = {(put.namespace, put.key): put for put in operations if isinstance(put, PutOp)}
+        reads = {at: prepare_read(op) for at, op in enumerate(operations) if not isinstance(op, PutOp)}
+        steps = [_describe_put(put) for put in puts.values()]
+        write = WriteItems.parse({"operations": steps, "updated_by": self._updated_by})
+        self._engine.require_open()
+        results: list[Result] = [None] * len(operations)
+
+        def read_all() -> None:
+            with self._engine.store.snapshot() as view:
+                for at, read in reads.items():
+                    results[at] = read(view)
+
+        if reads:
+            yield read_all
+        if steps:
+            yield Run(write, self._caller)
+        return results
+
+    def _make_put(
+        self, namespace: Labels, key: str, value: Any, ttl: float | NotProvided | None, expected_version: int | None
     ) -> VersionedPut:
         if namespace[:1] == ("langgraph",):
-            raise InvalidNamespaceError("the first label of a namespace cannot be langgraph")
-        minutes = (self.ttl_config or {}).get("default_ttl") if isinstance(ttl, NotProvided) else ttl
-        return VersionedPut(namespace, str(key), value, index, minutes, expected_version=expected_version)
+            raise InvalidNamespaceError("the first label of a namespace must not be langgraph")
+        if value is None:
+            raise InvalidError("value: must be an object")
+        config = self.ttl_config or {}
+        minutes = config.get("default_ttl") if isinstance(ttl, NotProvided) else ttl
+        return VersionedPut(namespace, str(key), value, None, minutes, expected_version=expected_version)
+
+
+def _describe_put(put: PutOp) -> dict[str, Any]:
+    if not put.namespace:
+        raise InvalidNamespaceError("a namespace must have a label")
+    about: dict[str, Any] = {"namespace": join_labels(put.namespace), "key": put.key}
+    about |= {"expected_version": getattr(put, "expected_version", None)}
+    if put.value is None:
+        return about | {"op": "discard"}
+    if not isinstance(put.value, Mapping):
+        raise InvalidError("value: must be an object")
+    if not isinstance(put.ttl, (int, float)) and put.ttl is not None:
+        raise InvalidError("ttl: must be a number of minutes")
+    seconds = None if put.ttl is None else put.ttl * MINUTE
+    return about | {"op": "set", "value": dict(put.value), "ttl_seconds": seconds}

@@ -1,1 +1,0 @@
-"""The MCP server: tools, resources, and its two transports."""

@@ -1,64 +1,84 @@
-"""The schemas of tools, as small as possible: hosts may show them to a model, which pays for every byte.
+"""The schemas of tools, small and plain: models pay for every byte of them, and hosts drop tools, or refuse whole
+requests, for `$ref`, `oneOf`, unions with null and arrays without items."""
 
-Responses are an object at the root: FastMCP would wrap a plain union in `{"result": …}`, and hosts show the model that.
-"""
-
+from collections.abc import Sequence
 from typing import Any, Final
 
-from holdlog.adapters.api.values.responses import Result, Unavailable
+from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.json import list_statuses
+
+Schema = dict[str, Any]
+_DROPPED: Final = (
+    *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties", "format"),
+)
+_HUGE: Final = 10**6
+"""Larger bounds tell a model nothing."""
+_PLAIN: Final = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
+_LIST: Final = {"type": "array", "items": {"anyOf": [*_PLAIN]}}
+_ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {"anyOf": [*_PLAIN, _LIST]}}]}
+"""Any JSON, spelled out: some hosts take a schema without a type for a mistake."""
+_FORCE: Final = {"type": "boolean", "description": "Write whatever the version is"}
 
 
-def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
-    """JSON Schema of the responses: one alternative per status, with the fields that it always has, and one for all
-    statuses without such fields.
-
-    docs/answers.md has the types and the optional fields: included here, they would double the size of a tool. Every
-    call may respond `unavailable`, too; its fields are the same for all, so no tool lists them.
-    """
-    models: tuple[type[Result], ...] = (*alternatives, Unavailable)
-    one_of: list[dict[str, Any]] = [
-        {"properties": {"status": {"const": _status(model)}}, "required": always}
-        for model in alternatives
-        if (always := _always(model))
-    ]
-    others = [_status(model) for model in models if model is Unavailable or not _always(model)]
-    one_of.append({"properties": {"status": {"enum": others}}})
-    statuses = [_status(model) for model in models]
-    return {
-        "type": "object",
-        "properties": {"status": {"enum": [*dict.fromkeys(statuses)]}},
-        "required": ["status"],
-        "oneOf": one_of,
-    }
+def describe_arguments(kind: type[Operation]) -> Schema:
+    """The JSON schema of an operation's arguments."""
+    schema = kind.model_json_schema()
+    properties = _inline(schema, schema.get("$defs", {}))["properties"]
+    if kind.overwrites:
+        properties["force"] = _FORCE
+        properties["expected_version"]["description"] = "The version you read; 0: must not exist. Required, or force"
+    required = {"required": schema["required"]} if "required" in schema else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
 
-def input_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of arguments without redundant parts: null for "left out", and the default null."""
-    properties = {name: _argument(argument) for name, argument in schema["properties"].items()}
-    return {**schema, "properties": properties}
+def describe_results(results: Sequence[type]) -> Schema:
+    """An object at the root, with the statuses alone: alternatives per status would tell a model little more."""
+    status = {"type": "string", "enum": list_statuses(results)}
+    return {"type": "object", "properties": {"status": status}, "required": ["status"]}
 
 
-def _status(model: type[Result]) -> str:
-    return str(model.model_fields["status"].default)
+def _inline(schema: Schema, definitions: Schema) -> Schema:
+    if "$ref" in schema:
+        return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions) | _describe(schema)
+    if options := schema.get("oneOf") or schema.get("anyOf"):
+        return _unite([_inline(option, definitions) for option in options], "oneOf" in schema) | _describe(schema)
+    small = {name: part for name, part in schema.items() if name not in _DROPPED and not _is_needless(name, part)}
+    if "const" in small:
+        small["enum"] = [small.pop("const")]
+    if "properties" in small:
+        small["properties"] = {name: _inline(part, definitions) for name, part in small["properties"].items()}
+    if small.get("type") == "array":
+        small["items"] = _inline(small.get("items", {}), definitions)
+    elif small.keys() <= {"description"}:
+        small = _ANY | small
+    small.pop("$defs", None)
+    return small
 
 
-def _always(model: type[Result]) -> list[str]:
-    return [name for name, field in model.model_fields.items() if field.is_required() and name not in _PLAIN]
+def _describe(schema: Schema) -> Schema:
+    return {name: schema[name] for name in ("description", "default") if schema.get(name) is not None}
 
 
-def _argument(schema: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: part for name, part in schema.items() if not (name == "default" and part is None)}
-    options = [option for option in kept.pop("anyOf", []) if option != {"type": "null"}]
-    if options:
-        return {**options[0], **kept}
-    return kept if "type" in kept or "enum" in kept or "const" in kept else {**kept, "anyOf": _ANY}
+def _is_needless(name: str, part: Any) -> bool:
+    is_bound = name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+    return (name == "default" and part in (None, "", False)) or (is_bound and (part >= _HUGE or part == 0))
 
 
-_ANY: Final = [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
-"""Any JSON, spelled out: some hosts treat a schema without a type as a mistake, and the Inspector warns about it."""
-
-_NAMED: Final = {"namespace", "key", "resource", "thread_id", "deleted_by", "expected_version", "since_version"}
-_TIMES: Final = {"claimed_at", "expires_at", "updated_at", "deleted_at", "exported_at", "held_for_seconds"}
-_COUNTS: Final = {"position", "elapsed_seconds", "record_count", "history_count"}
-_PLAIN: Final = frozenset({"hint", *_NAMED, *_TIMES, *_COUNTS})
-"""Fields that need no mention: what the call named, what to do next, times, positions and counts of rows."""
+def _unite(options: list[Schema], is_tagged: bool) -> Schema:
+    """Objects of several kinds become one object; the model checks each kind. Null means that an argument is left
+    out."""
+    options = [option for option in options if option != {"type": "null"}]
+    if len(options) == 1:
+        return options[0]
+    if not is_tagged:
+        return {"anyOf": options}
+    properties: Schema = {}
+    for option in options:
+        for name, part in option["properties"].items():
+            known = properties.setdefault(name, part)
+            if "enum" in known and part != known:
+                properties[name] = known | {"enum": list(dict.fromkeys([*known["enum"], *part.get("enum", ())]))}
+            elif part != known and "anyOf" in part:
+                properties[name] = part  # any JSON
+    required = [name for name in properties if all(name in option.get("required", ()) for option in options)]
+    return {"type": "object", "properties": properties, "required": required}

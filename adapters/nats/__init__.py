@@ -1,1 +1,0 @@
-"""NATS: publishes the log."""

@@ -1,346 +1,209 @@
-"""The relay: publishes the log to NATS, every event once and in order, even after crashes.
+"""Publishes the log to a stream of JetStream, each event once and in order, whatever is killed.
 
-It continues after the last message of the stream itself. Each publish names the sequence that it expects to follow
-(`Nats-Expected-Last-Sequence`), so that neither two relays nor a repeated publish can duplicate or reorder anything.
+An event has the same number in the stream as in the log. That is the fence: a relay publishes an event as the message
+behind the one before, or not at all, so several relays of a store need no leader.
 """
 
 import asyncio
-import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
-from typing import Final, Literal, NamedTuple
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Final
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import StreamInfo
-from nats.js.errors import NotFoundError, ServiceUnavailableError
+from nats.js.api import Header, StreamConfig, StreamInfo
+from nats.js.errors import APIError, NotFoundError
+from pydantic_core import from_json
 
-from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
-from holdlog.adapters.nats.errors import NatsError
-from holdlog.adapters.nats.lead import Lead
-from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.nats.publishing import FENCED, Acknowledged, Publisher
-from holdlog.adapters.nats.purging import purge
-from holdlog.adapters.nats.sending import FOR_HEADERS, Sending
-from holdlog.adapters.nats.stream import (
-    Head,
-    anchor_name,
-    anchor_text,
-    ensure_stream,
-    find_head,
-    require_ours,
+from holdlog.adapters.cli.parser import Parser
+from holdlog.adapters.cli.store import open_to_read
+from holdlog.adapters.cli.texts import print_note
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.engine.waiting import ALL
+from holdlog.adapters.nats.connection import RESPONSE_SECONDS, NatsError, Server, add_nats, find_url, run_until_signal
+from holdlog.adapters.nats.messages import (
+    BOOKMARK,
+    PREVIOUS,
+    STORE,
+    Row,
+    encode_event,
+    make_bookmark,
+    name_root,
+    name_stream,
+    name_subject,
+    read_bookmark,
+    read_events,
+    read_store_id,
 )
-from holdlog.adapters.nats.subjects import subject_in
-from holdlog.domain.envelope import Recorded
-from holdlog.domain.message import Event
-from holdlog.domain.ports import Notifier, Store
-from holdlog.domain.refusals import StoreError, UnavailableError
-from holdlog.domain.store_log import PayloadRedacted
-from holdlog.domain.value import Json
+from holdlog.adapters.operations.rows import read_position
+from holdlog.domain.refusals import HoldlogError, StoreError
 
-WINDOW: Final = 512
-"""Maximum messages in flight that wait for an acknowledgement."""
-FIRST_PAGE, PAGE = 16, 256
-"""Events read from the log at once: at first, and at most."""
-PAGE_BYTES: Final = 8 * 1024 * 1024
-"""Target bytes of a page of values."""
-ACKNOWLEDGED_WITHIN: Final = 5.0
-"""Seconds until an acknowledgement."""
-POLL_EVERY: Final = 1.0
-"""Seconds between reads of the log without a notification, and between checks whether the lead is free."""
-STALLED_AFTER: Final = 5.0
-"""Seconds without progress of the stream after which a relay with a target publishes next to the leading one."""
-ANCHOR_AFTER: Final = 30.0
-"""Seconds without news after which the anchor is kept, too."""
-
-State = Literal["waiting", "connecting", "publishing", "current", "failed"]
-
-
-class Status(NamedTuple):
-    """What a relay is doing. `waiting`: another one publishes; `current`: the stream has the whole log."""
-
-    state: State
-    position: int = 0
-    published: int = 0
-    behind: int = 0
-    error: str | None = None
-
-
-class StreamEndUnknownError(Exception):
-    """Another relay published, or an acknowledgement was lost: the end of the stream is no longer known."""
-
-
-class RefusedError(Exception):
-    """The stream rejects an event, because it is full or being moved; it may accept it later."""
+LOOK_SECONDS: Final = 5.0
+"""After which the log is read again, as a notification may be lost."""
+_FENCED: Final = 10071
+"""JetStream's code for another last sequence (server/errors.json of nats-server)."""
+_MISSING: Final = (10037, 10043, 10057)
+"""Its codes for a message that is not there."""
+_REMEDY: Final = "delete the stream, and the relay fills it again from the log"
 
 
 class Relay:
-    """Publishes a store's log to its stream. `report` is called on each change of state, and occasionally."""
+    """Publishes the log of one store. Its event loop does nothing else, so reads of the log may block it."""
 
-    def __init__(
-        self,
-        store: Store,
-        notifier: Notifier,
-        lead: Lead,
-        options: NatsOptions,
-        report: Callable[[Status], None] | None = None,
-    ) -> None:
-        self._store = store
-        self._notifier = notifier
-        self._lead = lead
-        self._options = options
-        self._report = report or (lambda status: None)
-        self._notified = asyncio.Event()
-        self._in_flight: deque[tuple[asyncio.Future[Acknowledged], Head]] = deque()
-        self._acknowledged = Head(0, 0)
-        self._published = 0
-        self._kept = 0
-        self._worked = False
-        self._progress: float | None = None
-        """When another relay last made progress."""
-        self._pause = Pause()
+    def __init__(self, engine: Engine, server: Server) -> None:
+        self._store = engine.store
+        self._waiters = engine.waiters
+        self._server = server
+        self._news = asyncio.Event()
+        self._id = read_store_id(self._store)
+        self._stream = name_stream(self._id)
 
     async def run(self, once: bool = False) -> None:
-        """Publish forever; with `once`, until the stream has the whole log as of the start, no matter which relay
-        published it. Outages do not end it.
+        """Publish for ever, or `once` all that the log has now. Waits for a server that is down.
 
-        Raises NatsError when NATS cannot be used as configured, and StoreError when the store cannot be read; after a
-        first success it waits for repair instead.
+        Raises NatsError if the server refuses the credentials, or if the stream is that of another history; StoreError.
         """
-        target: int | None = None
-        while True:
-            try:
-                if once and target is None:
-                    target = await asyncio.to_thread(self._position)
-                if self._lead.take() or self._is_stalled():
-                    await self._session(target)
-                    return
-                self._report_state("waiting")
-                if target is not None and await self._is_reached(target):
-                    self._report_state("current")
-                    return
-                await asyncio.sleep(POLL_EVERY)
-                continue
-            except NatsError as error:
-                if not self._worked:
-                    raise
-                self._report_state("failed", str(error))
-            except UnavailableError as error:
-                self._report_state("failed", str(error))
-            except RefusedError as error:
-                self._report_state("failed", str(error))
-            except FAILURES as error:
-                self._report_state("failed", reason(error, self._options))
-            finally:
-                self._drop()
-                self._lead.release()
-            await asyncio.sleep(self._pause.length())
+        target = read_position(self._store) if once else None
+        loop = asyncio.get_running_loop()
 
-    async def _is_reached(self, target: int) -> bool:
-        """Whether the stream, to which another relay publishes, has everything up to a position."""
-        async with connect(self._options, "relay") as client:
-            store_id = await asyncio.to_thread(self._store_id)
-            try:
-                info = await client.jetstream(timeout=ACKNOWLEDGED_WITHIN).stream_info(self._options.stream(store_id))
-                require_ours(info, self._options, store_id)
-                head = await self._head(client.jetstream(timeout=ACKNOWLEDGED_WITHIN), store_id)
-            except NotFoundError:
-                head = Head(0, 0)  # the leading relay has not created it yet
-        if self._progress is None or head.position > self._acknowledged.position:
-            self._progress = time.monotonic()
-        self._acknowledged = head
-        return head.position >= target
-
-    def _is_stalled(self) -> bool:
-        """Whether to publish although another relay leads, because it makes no progress. Two concurrent publishers do
-        no harm."""
-        return self._progress is not None and time.monotonic() - self._progress > STALLED_AFTER
-
-    async def _session(self, target: int | None) -> None:
-        """Publish through one connection. Returns when the stream has everything up to `target`; None: never."""
-        self._report_state("connecting")
-        async with connect(self._options, "relay", self._lost) as client:
-            js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
-            store_id = await asyncio.to_thread(self._store_id)
-            try:
-                info = await ensure_stream(js, self._options, store_id)
-            except ServiceUnavailableError:
-                raise NatsError(f"JetStream is not enabled at {self._options.address} (nats-server -js)") from None
-            with self._woken(asyncio.get_running_loop()):
-                while True:
-                    try:
-                        await self._publish_from(await self._head(js, store_id), client, info, store_id, target)
-                        return
-                    except StreamEndUnknownError:
-                        self._drop()
-                        await asyncio.sleep(self._pause.length())
-
-    async def _head(self, js: JetStreamContext, store_id: str) -> Head:
-        info = await js.stream_info(self._options.stream(store_id))
-        with self._store.reader() as reader:
-            return await find_head(js, info, store_id, reader)
-
-    async def _publish_from(
-        self, head: Head, client: Client, info: StreamInfo, store_id: str, target: int | None
-    ) -> None:
-        self._acknowledged = head
-        self._kept = head.sequence
-        self._worked = True
-        publisher = await Publisher(client).open()
-        sending = Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
-        idle_since = time.monotonic()
-        self._report_state("publishing")
-        async with aclosing(self._pages(head.position)) as pages:
-            async for events, is_more in pages:
-                for recorded in events:
-                    while len(self._in_flight) >= WINDOW:
-                        await self._await_acknowledgements()
-                    if isinstance(recorded.event, PayloadRedacted):
-                        await self._purge(client, store_id, recorded.event)
-                    self._in_flight.append(await sending.send(recorded))
-                last = events[-1].envelope.position if events else head.position
-                is_enough = target is not None and (not events or last >= target)
-                if is_more and not is_enough:
-                    continue
-                while self._in_flight:
-                    await self._await_acknowledgements()
-                if events and not is_enough:
-                    idle_since = time.monotonic()
-                    continue
-                self._pause.reset()
-                self._report_state("current")
-                if client.is_closed:
-                    raise ConnectionError("the connection was lost")
-                if is_enough or (
-                    time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence
-                ):
-                    await self._keep(info)
-                if is_enough:
-                    return
-                await self._notified_or_timeout()
-
-    async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
-        """Pages of the log above a position, and whether more follow; an empty one when there is nothing new.
-
-        Reads the next page while a full one is being sent. Pages of large values are short.
-        """
-        next_page: asyncio.Task[Sequence[Recorded[Event]]] | None = None
-        size = FIRST_PAGE
-        try:
-            while True:
-                if next_page is None:
-                    self._notified.clear()
-                    page = await asyncio.to_thread(self._page, position, size)
-                else:
-                    page, next_page = await next_page, None
-                    if not page:
-                        continue  # the page was read before the notifier was subscribed to
-                if page:
-                    position = page[-1].envelope.position
-                is_more = len(page) == size
-                if is_more:
-                    size = _next_size(page)
-                    next_page = asyncio.create_task(asyncio.to_thread(self._page, position, size))
-                yield page, is_more
-        finally:
-            if next_page is not None:
-                next_page.cancel()
-
-    async def _await_acknowledgements(self) -> None:
-        """Wait until the oldest message in flight is acknowledged. Raises StreamEndUnknownError if the stream
-        stores another message in its place."""
-        future, head = self._in_flight.popleft()
-        if not future.done():
-            async with asyncio.timeout(ACKNOWLEDGED_WITHIN):  # `wait_for` of Python 3.11 may lose a cancellation
-                await future
-        answer = future.result()
-        if answer.code in FENCED or (answer.error is None and answer.sequence != head.sequence):
-            # In the second case the stream has it: it was published before, and the acknowledgement was lost.
-            raise StreamEndUnknownError
-        if answer.error is not None:
-            raise RefusedError(f"{self._options.address} accepts no event: {answer.error}")
-        self._acknowledged = head
-        self._published += 1
-        self._pause.reset()
-        if self._published % PAGE == 0:
-            self._report_state("publishing")
-
-    async def _purge(self, client: Client, store_id: str, redacted: PayloadRedacted) -> None:
-        """Remove the messages of redacted events. Before the redaction itself is published: a killed relay repeats
-        it."""
-        while self._in_flight:
-            await self._await_acknowledgements()
-        js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
-        subject = f"{self._options.root(store_id)}.{subject_in(redacted.target)}"
-        await purge(js, self._options.stream(store_id), subject, store_id, redacted)
-
-    async def _keep(self, info: StreamInfo) -> None:
-        await asyncio.to_thread(self._put_anchor, info)
-        self._kept = self._acknowledged.sequence
-
-    async def _notified_or_timeout(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(POLL_EVERY):
-                await self._notified.wait()
-
-    def _lost(self) -> None:
-        """Fail the messages in flight: the connection is lost, so their acknowledgements will never arrive."""
-        for future, _ in list(self._in_flight):
-            if not future.done():
-                future.set_exception(ConnectionError("the connection was lost"))
-        self._notified.set()
-
-    def _drop(self) -> None:
-        """Drop the messages in flight: the stream itself will show what arrived."""
-        while self._in_flight:
-            future, _ = self._in_flight.pop()
-            if not future.cancel() and not future.cancelled():
-                future.exception()
-
-    def _report_state(self, state: State, error: str | None = None) -> None:
-        behind = 0
-        if state == "publishing":
-            behind = self._behind()
-        self._report(Status(state, self._acknowledged.position, self._published, behind, error))
-
-    # --- the store; all of these may block
-
-    def _store_id(self) -> str:
-        with self._store.reader() as reader:
-            found = reader.meta("store_id")
-        if found is None:
-            raise StoreError("the store has no id: it is damaged; run `holdlog doctor`")
-        return found
-
-    def _page(self, after: int, size: int) -> Sequence[Recorded[Event]]:
-        with self._store.reader() as reader:
-            return reader.log(after, size)
-
-    def _position(self) -> int:
-        with self._store.reader() as reader:
-            return reader.position()
-
-    def _behind(self) -> int:
-        with self._store.reader() as reader:
-            return max(0, reader.position() - self._acknowledged.position)
-
-    def _put_anchor(self, info: StreamInfo) -> None:
-        with self._store.transaction(time.monotonic() + ACKNOWLEDGED_WITHIN) as transaction:
-            transaction.put_meta(anchor_name(info), anchor_text(info, self._acknowledged))
-
-    @contextmanager
-    def _woken(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         def wake() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._notified.set)
+            loop.call_soon_threadsafe(self._news.set)
 
-        with self._notifier.listen(wake):
-            yield
+        async def end() -> None:
+            self._news.set()
+
+        with self._waiters.subscribe((ALL,), wake):
+            while True:
+                async with self._server.attempt(), self._server.connect("relay", end) as client:
+                    return await self._publish(client, target)
+
+    async def _publish(self, client: Client, target: int | None) -> None:
+        js = client.jetstream(timeout=RESPONSE_SECONDS)
+        position = await self._find_end(js)
+        self._server.succeed()
+        while target is None or position < target:
+            self._news.clear()
+            if client.is_closed:
+                raise ConnectionError("the connection was lost")
+            if rows := read_events(self._store, position):
+                try:
+                    await self._send(js, rows, client.max_payload)
+                    position = rows[-1].position
+                except APIError as error:
+                    if error.err_code != _FENCED:
+                        raise
+                    position = await self._find_end(js)  # another relay was faster
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._news.wait()
+
+    async def _find_end(self, js: JetStreamContext) -> int:
+        """Up to where the stream has the log. Raises NatsError if its last message is not from this log."""
+        last = (await self._find_stream(js)).state.last_seq
+        with suppress(NotFoundError):  # all messages were deleted
+            message = await js.get_last_msg(self._stream, f"{name_root(self._id)}.>")
+            sequence, headers = message.seq or 0, message.headers or {}
+            if headers.get(Header.MSG_ID.value) != f"{self._id}:{sequence}":
+                raise NatsError(f"the stream {self._stream} has a message of another program; {_REMEDY}")
+            if headers.get(BOOKMARK) != read_bookmark(self._store, sequence):
+                raise self._refuse_history()
+        if last > read_position(self._store):
+            raise self._refuse_history()
+        return last
+
+    def _refuse_history(self) -> NatsError:
+        problem = "has events that this log does not have: it may be a backup that was copied back"
+        return NatsError(f"the stream {self._stream} {problem}; {_REMEDY}")
+
+    async def _find_stream(self, js: JetStreamContext) -> StreamInfo:
+        """The stream of the store, which is created if there is none. Its limits belong to its administrator."""
+        try:
+            return await js.stream_info(self._stream)
+        except NotFoundError:
+            config = StreamConfig(
+                name=self._stream,
+                description="events of a holdlog store",
+                subjects=[f"{name_root(self._id)}.>"],
+                allow_direct=True,
+                metadata={STORE: self._id},
+            )
+            return await js.add_stream(config)
+
+    async def _send(self, js: JetStreamContext, rows: list[Row], max_payload: int) -> None:
+        """Publish events. The message of a redacted event is deleted before the redaction is published: a relay that is
+        killed between the two does it again."""
+        batch: list[Row] = []
+        for row in rows:
+            if row.topic == "TextsRedacted":
+                await self._send_together(js, batch, max_payload)
+                batch = []
+                for position in from_json(row.meta)["positions"]:
+                    await self._delete(js, position)
+            batch.append(row)
+        await self._send_together(js, batch, max_payload)
+
+    async def _send_together(self, js: JetStreamContext, rows: list[Row], max_payload: int) -> None:
+        """The server stores messages that are on their way together in the order in which they were sent, or not."""
+        if not rows:
+            return
+        previous = read_bookmark(self._store, rows[0].position - 1) or ""
+        sent = []
+        for row in rows:
+            bookmark = make_bookmark(row.position, row.digest)
+            headers = {
+                Header.MSG_ID.value: f"{self._id}:{row.position}",
+                Header.EXPECTED_LAST_SEQUENCE.value: str(row.position - 1),
+                BOOKMARK: bookmark,
+                PREVIOUS: previous,
+            }
+            text = encode_event(row, self._id, max_payload)
+            sent.append(js.publish(f"{name_root(self._id)}.{name_subject(row.stream)}", text, headers=headers))
+            previous = bookmark
+        results = await asyncio.gather(*sent, return_exceptions=True)
+        for row, result in zip(rows, results, strict=True):
+            if isinstance(result, BaseException):
+                raise result
+            if result.seq != row.position:  # the server knows its id from elsewhere
+                raise ConnectionError("the stream has an event in another place")
+
+    async def _delete(self, js: JetStreamContext, position: int) -> None:
+        """Delete the message of an event. The server overwrites it."""
+        try:
+            await js.delete_msg(self._stream, position)
+        except APIError as error:
+            if error.err_code not in _MISSING:  # another relay was faster, or it has left the stream
+                raise
 
 
-def _next_size(page: Sequence[Recorded[Event]]) -> int:
-    """The number of events to read next: twice as many, unless those of this page were large."""
-    values = (getattr(it.event, "value", None) for it in page)
-    weight = sum(len(value.text) for value in values if isinstance(value, Json))
-    return max(1, min(PAGE, 2 * len(page), len(page) * PAGE_BYTES // max(1, weight)))
+def start(engine: Engine, url: str, report: Callable[[str], None] = print_note) -> None:
+    """Publish the log in a thread of its own, as long as the process runs: a server works without NATS, too. Raises
+    InvalidError for a wrong URL."""
+    server = Server(url, report)
+
+    def publish() -> None:
+        try:
+            asyncio.run(Relay(engine, server).run())
+        except HoldlogError as error:
+            with suppress(StoreError):  # it was closed, as the process ends
+                engine.require_open()
+                report(f"the log is not published: {error}")
+
+    threading.Thread(target=publish, name="holdlog-relay", daemon=True).start()
+
+
+def run(words: list[str]) -> int:
+    """`holdlog relay`: until an interrupt or SIGTERM."""
+    parser = Parser(
+        "relay",
+        "Publish the log to NATS, to a stream of JetStream that subscribers read. Run as many as you like.",
+        ("relay --nats nats://127.0.0.1:4222", "relay --nats tls://team.example --once"),
+        has_json=False,
+    )
+    add_nats(parser)
+    parser.add_argument("--once", action="store_true", help="end when all is published that the log has now")
+    options = parser.parse_args(words)
+    server = Server(find_url(options), print_note)
+    with closing(open_to_read(options)) as engine:
+        return run_until_signal(Relay(engine, server).run(options.once))

@@ -1,33 +1,18 @@
-"""The log for read models of programs: `from holdlog.eventsourcing import HoldlogApplication` (docs/eventsourcing.md).
+"""The log as an application of the eventsourcing library, and as its `PERSISTENCE_MODULE`. Each kind of event of the
+log has a class here, such as `ValueWritten`."""
 
-As the library's `PERSISTENCE_MODULE`, this module serves applications that only read.
-"""
+from typing import Any
 
-from holdlog.adapters.eventsourcing.application import HoldlogApplication as HoldlogApplication
-from holdlog.adapters.eventsourcing.events import (
-    AgentRegisteredEvent as AgentRegisteredEvent,
-    ClaimExpiredEvent as ClaimExpiredEvent,
-    ClaimGrantedEvent as ClaimGrantedEvent,
-    ClaimQueuedEvent as ClaimQueuedEvent,
-    ClaimReleasedEvent as ClaimReleasedEvent,
-    ClaimResumedEvent as ClaimResumedEvent,
-    ClaimUnqueuedEvent as ClaimUnqueuedEvent,
-    FileChangedEvent as FileChangedEvent,
+from holdlog.adapters.eventsourcing.application import (
+    EVENTS as _EVENTS,
+    HoldlogApplication as HoldlogApplication,
+    HoldlogFactory as HoldlogFactory,
     LogEvent as LogEvent,
-    LogForkedEvent as LogForkedEvent,
-    MessageAppendedEvent as MessageAppendedEvent,
-    PayloadRedactedEvent as PayloadRedactedEvent,
-    ResultAppendedEvent as ResultAppendedEvent,
-    ResultsClearedEvent as ResultsClearedEvent,
-    RetentionChangedEvent as RetentionChangedEvent,
-    ThreadDataChangedEvent as ThreadDataChangedEvent,
-    ThreadStartedEvent as ThreadStartedEvent,
-    TokenIssuedEvent as TokenIssuedEvent,
-    TokenRevokedEvent as TokenRevokedEvent,
-    TokenRotatedEvent as TokenRotatedEvent,
-    ValueDeletedEvent as ValueDeletedEvent,
-    ValueExpiredEvent as ValueExpiredEvent,
-    ValueWrittenEvent as ValueWrittenEvent,
+    LogMapper as LogMapper,
 )
-from holdlog.adapters.eventsourcing.infrastructure import HoldlogFactory as HoldlogFactory
-from holdlog.adapters.eventsourcing.mapper import LogMapper as LogMapper
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EVENTS:
+        return _EVENTS[name]
+    raise AttributeError(f"module holdlog.eventsourcing has no attribute {name}")

@@ -1,1 +1,0 @@
-"""`holdlog.toml`: the rules of a repository, committed with it."""

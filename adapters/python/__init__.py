@@ -1,1 +1,0 @@
-"""The Python library: StateStore, AsyncStateStore, claimed, State."""

@@ -1,60 +1,87 @@
-"""Response types and small steps of `AsyncStateStore` and `StateStore`."""
+"""What the library does beyond single operations: pages, and updates by a function."""
 
 import random
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final
 
-from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest
-from holdlog.adapters.api.requests import Requests
-from holdlog.adapters.api.validation import number_of_seconds
-from holdlog.adapters.api.values import responses
-from holdlog.adapters.api.values.transactions import NOT_GIVEN
-from holdlog.adapters.python.block import HoldOptions
-from holdlog.domain.refusals import InvalidError
+from holdlog.adapters.operations.steps import Run, Steps
+from holdlog.adapters.operations.values import Get, List, Replace
+from holdlog.domain.claims.holder import RECEIPT
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import check_label
+from holdlog.domain.records import COMPUTED
+from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError
+from holdlog.domain.results import UpdateResult
 
-UPDATE_ATTEMPTS: Final = 100
-"""How often `update` tries before it raises the conflict."""
-
-BACK_OFF: Final = 0.002
-MAX_BACK_OFF: Final = 0.05
-"""Seconds. After its nth conflict `update` sleeps a random time of up to n times the first value and at most the
-second, so that callers that read the same version do not collide again."""
-
-ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
-ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
-AnyAnswer = TypeVar("AnyAnswer", bound=responses.Result)
-WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
+NOT_GIVEN: Final[Any] = object()
+"""Default of arguments for which None is a value."""
+ATTEMPTS: Final = 100
+"""How often update() computes again because another wrote meanwhile."""
+LONGEST_PAUSE: Final = 0.05
+PAUSE: Final = 0.002
+"""Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 
 
-def hold_options(
-    calls: Requests,
-    resource: str,
-    agent: str,
-    also: Sequence[str],
-    wait_seconds: float,
-    lease_seconds: float | None,
-    mode: str,
-    note: str | None,
-    outcome: str | None,
-) -> HoldOptions:
-    def request(seconds: float) -> ClaimRequest[Any]:
-        return calls.claims.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
-
-    return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
+def read_pages(namespace: str | None) -> Steps:
+    """All pages of a list."""
+    pages = []
+    after = None
+    while True:
+        pages.append((yield List.parse({"namespace": namespace, "after_key": after})))
+        if (after := pages[-1].next_after) is None:
+            return pages
 
 
-def require_function_alone(*others: Any) -> None:
-    """Raises InvalidError if an update by a function has other arguments: each is NOT_GIVEN, None or False."""
-    if any(it is not NOT_GIVEN and it is not None and it is not False for it in others):
-        raise InvalidError("function: can only be combined with guard, reason and request_id")
+def compute(function: Callable[[Any], Any], arguments: dict[str, Any], caller: Caller) -> Steps:
+    """Read, compute and write, again if another wrote meanwhile. The time to live stays."""
+    namespace, key = arguments["namespace"], arguments["key"]
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            record = yield Get.parse({"namespace": namespace, "key": key})
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
+        new = function(value)
+        try:
+            command = Replace.parse(arguments | {"value": new, "expected_version": version})
+            result = yield Run(command, caller)
+            return UpdateResult(
+                namespace, key, new, result.version, result.previous_version, result.position, result.lost
+            )
+        except ConflictError:
+            if attempt == ATTEMPTS:
+                raise
+        yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
+    raise AssertionError
 
 
-def computed(call: CommandRequest[Answered]) -> CommandRequest[Answered]:
-    """The same write, marked as one whose value a function of the caller computed."""
-    return call._replace(command=call.command.model_copy(update={"computed": True}))
+def require_label(name: str, text: Any) -> str:
+    """Raises InvalidError, which names the argument."""
+    try:
+        if isinstance(text, str):
+            return check_label(text)
+    except ValueError as error:
+        raise InvalidError(f"{name}: {error}") from None
+    raise InvalidError(f"{name}: must be a text")
 
 
-def back_off(attempt: int) -> float:
-    """Seconds to sleep after the conflict of an attempt (from 1)."""
-    return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))
+def require_session(text: Any) -> str:
+    """Raises InvalidError."""
+    if (session := require_label("session", text)).startswith(RECEIPT):
+        raise InvalidError(f"session: must not begin with {RECEIPT}; pass a receipt as receipt")
+    return session
+
+
+def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not NOT_GIVEN}
+
+
+def require_function_alone(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a write after a function takes. Raises InvalidError if there is another change."""
+    rest = drop_missing(arguments)
+    del rest["self"]
+    if rest.pop("request_id") is not None:
+        raise InvalidError("request_id: a repeated function may compute another value; set its result instead")
+    if rest.pop("unique") or rest.pop("expected_version") is not None or rest.keys() & COMPUTED:
+        raise InvalidError("function: pass it without merge, increment, append, unique and expected_version")
+    return rest

@@ -1,72 +1,363 @@
-# Generated from adapters/python/async_store.py by `make generate`. Do not edit.
-"""The library for threads: `StateStore`."""
+"""The library for threads. Written by `make generate` from the operations; do not edit."""
 
-import time
-import weakref
+import builtins
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal
 
-from holdlog.adapters.api.changes.moments import moment
-from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
-from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.past.requests import point_in_time
-from holdlog.adapters.api.request import ClaimRequest
-from holdlog.adapters.api.settings import Settings
-from holdlog.adapters.api.validation import caller
-from holdlog.adapters.api.values import responses
-from holdlog.adapters.api.values.transactions import NOT_GIVEN
-from holdlog.adapters.compose import named_session, open_holdlog
-from holdlog.adapters.python.block import HeldClaim
-from holdlog.adapters.python.calls import (
-    UPDATE_ATTEMPTS,
-    AnyAnswer,
-    ClaimAnswer,
-    ReleaseAnswer,
-    WatchAnswer,
-    back_off,
-    computed,
-    hold_options,
-    require_function_alone,
-)
-from holdlog.adapters.python.changes import EventIterator
-from holdlog.adapters.python.held import held
-from holdlog.adapters.python.past_store import PastStore
-from holdlog.domain.message import Caller
-from holdlog.domain.record import NOT_UPDATED
-from holdlog.domain.refusals import ConflictError, HoldlogError, InapplicableError, NotFoundError
+from holdlog.adapters.operations import admin, changes, claims, log, past, threads, tokens, transfer, values
+from holdlog.adapters.python.base import BlockingHandle
+from holdlog.adapters.python.calls import NOT_GIVEN
+from holdlog.domain import results
+from holdlog.domain import revert as revert_results
+from holdlog.domain import threads as thread_results
+from holdlog.domain import tokens as token_results
+from holdlog.domain.claims import results as claim_results
+from holdlog.projections import board, difference
+from holdlog.projections import results as query_results
 
 
-class StateStore:
+class StateStore(BlockingHandle):
     """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
 
-    A value has a namespace, a key and a version that counts its changes. A claim is an exclusive or shared right to a
-    resource, such as a file path, and ends when its lease expires unless it is renewed.
-    Thread-safe; closes itself as a context manager.
-    Every method raises InvalidError for an invalid argument and UnavailableError if the store cannot handle the call
-    now; each method documents its other errors.
+    Thread-safe. Closes itself as a context manager.
+    Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
+    and StoreError if it is closed.
     """
 
-    def __init__(
+    def at(
         self,
-        path: str | Path,
+        moment: int | str | datetime,
+        namespace: str | None = None,
+        key: str | None = None,
         *,
-        settings: Settings | None = None,
+        resource: str | None = None,
+        thread_id: str | None = None,
+        prefix: str = "",
+        agent: str | None = None,
+        limit: int = 100,
+        after_key: str | None = None,
+        after: str | None = None,
+    ) -> (
+        query_results.StateRecord
+        | query_results.RecordPage
+        | query_results.ThreadPage
+        | query_results.NoThread
+        | board.Held
+        | board.Available
+        | board.BoardPage
+    ):
+        """Read the past: a value, the list of a namespace, a thread, a resource, or without any the board, as get,
+        list, thread_read and status returned it then. moment is a position of the log, a version of the key (v3),
+        or a time.
+
+        thread_id: Its newest messages and results then.
+        prefix: Of the keys of a namespace.
+        agent: Of the board: what it and its sub-agents held.
+        after_key: The next_after of the page before of a namespace.
+        after: The next_after of the page before of the board.
+        """
+        return self._ask(past.At, locals())
+
+    def backup(self, folder: Any) -> query_results.Backup:
+        """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
+
+        folder: Where the file is to be.
+        """
+        return self._do(transfer.BackUp, locals())
+
+    def blame(
+        self,
+        namespace: str | None = None,
+        key: str | None = None,
+        *,
+        at: int | str | datetime | None = None,
+        resource: str | None = None,
+        before_version: int | None = None,
+        limit: int = 20,
+    ) -> query_results.Blame | query_results.FileBlame:
+        """Who wrote a value last, based on which version, guarded by which claims, and why; with resource, who changed
+        a file.
+
+        at: As of this version of the key, position or time.
+        resource: A file that hooks watch, instead of a value.
+        before_version: The next_before of the page of a file before.
+        limit: Changes of a file, the newest first.
+        """
+        return self._ask(changes.ReadBlame, locals())
+
+    def checkpoint(self) -> query_results.Checkpoint:
+        """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
+        of the events before it."""
+        return self._ask(admin.MakeCheckpoint, locals())
+
+    def claim(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> (
+        claim_results.Claimed
+        | claim_results.AlreadyClaimed
+        | claim_results.Busy
+        | claim_results.Deadlock
+        | claim_results.Expired
+    ):
+        """Claim a file, a folder (trailing slash) or custom://name before you change it. claimed or already_claimed:
+        you hold it; call release() when done. busy: another agent holds it; work on something else, or queue with
+        wait_seconds. deadlock: release one of your claims first. Claim again to renew.
+
+        resource: src/main.py, src/ for all below it, or custom://name.
+        agent: A name unique to you; a sub-agent appends /task.
+        receipt: The one returned with your grant, if any.
+        also: More resources: all are granted or none.
+        lease_seconds: The claim ends after so long, whatever you do.
+        wait_seconds: Queue for it so long.
+        note: For others: what you do, how long it takes.
+        """
+        return self._queue(claims.Claim, locals())
+
+    def clear_namespace(
+        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
+    ) -> results.ClearResult:
+        """Delete all values of a namespace in one transaction, whatever their versions."""
+        return self._run(values.ClearNamespace, locals())
+
+    def delete(
+        self,
+        namespace: str,
+        key: str,
+        *,
+        deleted_by: str,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.DeleteResult:
+        """Delete a value. Its history stays, and its versions go on."""
+        return self._run(values.Delete, locals())
+
+    def diff(
+        self,
+        start: int | str | datetime,
+        end: int | str | datetime = "now",
+        *,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 100,
+        after_key: str | None = None,
+    ) -> difference.Difference:
+        """List the values of a namespace, or the parts of one value, that differ between two moments.
+
+        after_key: The next_after of the page before.
+        """
+        return self._ask(changes.Diff, locals())
+
+    def doctor(self) -> query_results.Diagnosis:
+        """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
+        return self._do(admin.Diagnose, locals())
+
+    def events(
+        self,
+        after: int | str = 0,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        wait_seconds: float = 0,
+    ) -> query_results.EventPage:
+        """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
+        moved leads on.
+
+        namespace: Values of this namespace.
+        prefix: Of keys; needs a namespace.
+        kinds: record, claim, thread, or ValueWritten ….
+        resource: Claims that overlap it.
+        agent: Events of this agent and its sub-agents.
+        wait_seconds: Wait so long for the first event.
+        """
+        return self._wait(log.Events, locals())
+
+    def export(
+        self, destination: Any, *, first: int = 1, last: int | None = None, values: bool = True
+    ) -> query_results.ExportedLog:
+        """Write the log as JSON lines, whole or from one position to another: `import_` reads it, and
+        docs/verify_log.py verifies it without holdlog.
+
+        destination: Path of a new file, or an open binary file.
+        values: Or only the hashes of what people wrote.
+        """
+        return self._ask(transfer.Export, locals())
+
+    def export_namespace(
+        self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
+    ) -> query_results.Export:
+        """Export the values of a namespace with their histories, in pages.
+
+        after_key: The next_after of the page before.
+        """
+        return self._ask(values.ExportNamespace, locals())
+
+    def get(self, namespace: str, key: str) -> query_results.StateRecord:
+        """Read a value and its version, which set() takes as expected_version.
+
+        namespace: Group of keys, e.g. order-1234.
+        """
+        return self._ask(values.Get, locals())
+
+    def history(
+        self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
+    ) -> builtins.list[query_results.HistoryEntry]:
+        """List the versions of a key, the newest first.
+
+        before_version: The next_before of the page before.
+        """
+        return self._ask(values.ReadHistory, locals())
+
+    def import_(self, source: Any) -> query_results.ImportedLog:
+        """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
+        stays a hash. All of it is verified first.
+
+        source: Path of an export, or an open binary file.
+        """
+        return self._do(transfer.Import, locals())
+
+    def list(
+        self,
+        namespace: str | None = None,
+        *,
+        prefix: str = "",
+        limit: int = 1000,
+        after_key: str | None = None,
+        deleted: bool = False,
+    ) -> query_results.RecordPage | query_results.NamespacePage:
+        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces.
+
+        after_key: The next_after of the page before.
+        deleted: List deleted keys instead.
+        """
+        return self._ask(values.List, locals())
+
+    def log(
+        self,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        start: int | str | datetime | None = None,
+        end: int | str | datetime | None = None,
+        after: int | str | None = None,
+        refusals: bool = False,
+        limit: int = 100,
+    ) -> query_results.LogPage:
+        """List the events of a range, the oldest first; with refusals, refused commands among them, without values. A
+        store keeps the last 10,000 refusals, which a process records with its next write.
+
+        namespace: Values of this namespace.
+        prefix: Of keys; needs a namespace.
+        kinds: record, claim, thread, or ValueWritten ….
+        resource: Claims that overlap it.
+        agent: Events of this agent and its sub-agents.
+        start: The first event, or a time.
+        end: The last event, or a time.
+        after: The next_after of the page before.
+        """
+        return self._ask(log.Log, locals())
+
+    def rebuild(self) -> query_results.Rebuilt:
+        """Rebuild the views of values and claims from the log. Others wait meanwhile."""
+        return self._do(admin.Rebuild, locals())
+
+    def redact(
+        self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
+    ) -> query_results.Redaction:
+        """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so
+        that the log verifies. Write or delete a current value first, and release a live claim. Backups and exports
+        keep the text.
+
+        event: The id of an event: STREAM@VERSION.
+        older_than_seconds: Redact all former texts of this age.
+        """
+        return self._do(admin.Redact, locals())
+
+    def release(
+        self,
+        resource: str | None = None,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        outcome: Literal["released", "modified", "created", "deleted", "moved"] | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> (
+        claim_results.Released
+        | claim_results.AlreadyFree
+        | claim_results.NeverClaimed
+        | claim_results.NotHolder
+        | claim_results.Expired
+    ):
+        """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome
+        what you did, so that the next holder knows.
+
+        moved_to: The new name, with outcome moved.
+        note: For the next holder.
+        """
+        return self._run(claims.Release, locals())
+
+    def replay(
+        self, start: int | str | datetime, end: int | str | datetime = "now", *, limit: int = 1000
+    ) -> board.Replayed:
+        """List the events from one moment to another, and the state then: values, claims and queues.
+
+        limit: Of each list.
+        """
+        return self._ask(past.Replay, locals())
+
+    def resource_history(
+        self, resource: str, limit: int = 100, *, before: int | None = None
+    ) -> builtins.list[query_results.HoldEntry]:
+        """List who held a resource, or something that overlaps it, and how each hold ended; the newest first.
+
+        before: The next_before of the page before.
+        """
+        return self._ask(past.ResourceHistory, locals())
+
+    def revert(
+        self,
+        *,
         session: str | None = None,
         correlation_id: str | None = None,
-    ) -> None:
-        """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
-        the same text count as one holder of claims; without it, each store object is a separate session.
-        `correlation_id`: recorded with every event that this object causes; it joins the writes of one task. Raises
-        StoreError; its one-line message says what to do."""
-        self._engine = open_holdlog(path, settings, named_session(session))
-        self._engine.caller = caller(self._engine.caller, correlation_id=correlation_id)
-        if session is not None:
-            self._engine.join()
-        self._requests = self._engine.requests
-        weakref.finalize(self, self._engine.close)  # SQLite must be closed under the write lock, not by its destructor
+        agent: str | None = None,
+        since: int | str | datetime | None = None,
+        namespace: str | None = None,
+        reverted_by: str,
+        dry_run: bool = False,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> revert_results.Reverted:
+        """Undo what a session, or all writes under a correlation id, changed last. Keys that others wrote or claim are
+        kept. Try it with dry_run first.
+
+        session: Whose writes are undone.
+        correlation_id: Instead of session.
+        agent: Only its writes and those of its sub-agents.
+        since: Only writes since this position or time.
+        """
+        return self._do(changes.Revert, locals())
 
     def set(
         self,
@@ -76,64 +367,116 @@ class StateStore:
         *,
         updated_by: str,
         expected_version: int | None = None,
-        guard: Sequence[Mapping[str, Any]] = (),
         ttl_seconds: float | None = None,
+        guard: Sequence[Mapping[str, Any]] | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> responses.SetResult:
-        """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = any version.
-        `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
-        grant. `ttl_seconds`: lifetime of the value; None = unlimited, whatever an earlier write set. Raises FencedError
-        if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
-        current value.
+    ) -> results.SetResult:
+        """Write a value if its version is still the one you read with get(): expected_version, 0 if it must not exist.
+        In a program, a write without it is unconditional.
+
+        namespace: Group of keys, e.g. order-1234.
+        expected_version: The version you read; 0: must not exist.
+        ttl_seconds: The value expires after so many seconds.
+        guard: Claims you hold, with the versions of your grants.
         """
-        who = self._caller(reason, request_id)
-        call = self._requests.values.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
-        return self._engine.write(call, who)
+        return self._run(values.SetValue, locals())
 
-    def get(self, namespace: str, key: str) -> responses.StateRecord:
-        """Return the current value. Raises NotFoundError."""
-        return self._engine.read(self._requests.values.get(namespace, key))
-
-    def delete(
+    def status(
         self,
-        namespace: str,
-        key: str,
+        resource: str | None = None,
+        version: int | None = None,
         *,
-        deleted_by: str,
-        expected_version: int | None = None,
-        guard: Sequence[Mapping[str, Any]] = (),
-        reason: str | None = None,
-        request_id: str | None = None,
-    ) -> responses.DeleteResult:
-        """Delete the value; its history is kept, and the next write continues the version numbers. `expected_version`,
-        `guard`: as for `set`. Raises NotFoundError, ConflictError, FencedError."""
-        who = self._caller(reason, request_id)
-        call = self._requests.values.delete(namespace, key, deleted_by, expected_version, guard)
-        return self._engine.write(call, who)
+        agent: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> board.Available | board.Held | board.BoardPage:
+        """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with
+        agent, what that agent and its sub-agents hold and wait for.
 
-    def clear_namespace(
-        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
-    ) -> responses.ClearResult:
-        """Delete every value of a namespace in one transaction, whatever their versions."""
-        who = self._caller(reason, request_id)
-        return self._engine.write(self._requests.values.clear(namespace, deleted_by), who)
+        version: Is the grant with this version still current?.
+        after: The next_after of the page before.
+        """
+        return self._ask(claims.Status, locals())
+
+    def thread_append(
+        self,
+        thread_id: str,
+        *,
+        agent: str,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        results: Sequence[Mapping[str, Any]] | None = None,
+        request_id: str | None = None,
+    ) -> thread_results.Appended:
+        """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that
+        the thread has already (same agent, output, tool_calls and created_at) is not appended again.
+
+        messages: {type: text, role, content}; or tool_call, tool_result.
+        results: {agent_name, output: messages, tool_calls?: tool_results, created_at?}.
+        """
+        return self._run(threads.ThreadAppend, locals())
+
+    def thread_read(
+        self,
+        thread_id: str,
+        *,
+        after_version: int | None = None,
+        before_version: int | None = None,
+        limit: int = 50,
+        wait_seconds: float = 0,
+    ) -> query_results.ThreadPage | query_results.NoThread:
+        """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass
+        the version of the page as after_version, and wait_seconds.
+
+        after_version: Only later ones, the oldest of them first.
+        before_version: The next_before of the page before.
+        wait_seconds: Wait so long for items after after_version.
+        """
+        return self._wait(threads.ThreadRead, locals())
+
+    def token_create(
+        self,
+        name: str,
+        allow: Sequence[str],
+        *,
+        created_by: str,
+        ttl_seconds: float | None = 7776000,
+        space: str | None = None,
+        request_id: str | None = None,
+    ) -> token_results.NewToken | token_results.TokenExists:
+        """Create a token for callers over HTTP. Its text is returned this once, and the store keeps only a hash of it.
+
+        name: 1 to 64 characters of a-z, 0-9 and -; the log shows it.
+        allow: Grants such as read:* or write:build-*.
+        ttl_seconds: None: until it is revoked.
+        space: The first label of the only namespaces that it reaches.
+        """
+        return self._run(tokens.TokenCreate, locals())
+
+    def token_list(self, *, after: str = "", limit: int = 1000) -> query_results.TokenPage:
+        """List the tokens by name, in pages, without their texts.
+
+        after: The next_after of the page before.
+        """
+        return self._ask(tokens.TokenList, locals())
+
+    def token_revoke(
+        self, name: str, *, revoked_by: str, request_id: str | None = None
+    ) -> token_results.Revoked | token_results.NoToken:
+        """Revoke a token for ever."""
+        return self._run(tokens.TokenRevoke, locals())
 
     def transact(
         self,
         operations: Sequence[Mapping[str, Any]],
         *,
         updated_by: str,
-        guard: Sequence[Mapping[str, Any]] = (),
+        guard: Sequence[Mapping[str, Any]] | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> responses.TransactionResult:
-        """Run up to 1,000 operations in one transaction: all or none. Each has `op` (`set`, `delete`, `check`, `merge`,
-        `increment`, `append` or `patch`), `namespace`, `key` and the fields of docs/library.md, and sees the effects of
-        the ones before it. `guard`: as for `set`. Raises ConflictError, NotFoundError, FencedError, InapplicableError
-        (an update does not apply) and InvalidError; their `.operation` is the index of the operation."""
-        who = self._caller(reason, request_id)
-        return self._engine.write(self._requests.transactions.transact(operations, updated_by, guard), who)
+    ) -> results.TransactionResult:
+        """Run several operations on values in one transaction: all of them or none."""
+        return self._run(values.Transact, locals())
 
     def update(
         self,
@@ -142,342 +485,40 @@ class StateStore:
         function: Callable[[Any], Any] | None = None,
         *,
         updated_by: str,
+        expected_version: int | None = None,
         merge: Any = NOT_GIVEN,
-        patch: Any = NOT_GIVEN,
         increment: Any = NOT_GIVEN,
         append: Any = NOT_GIVEN,
         unique: bool = False,
-        expected_version: int | None = None,
-        guard: Sequence[Mapping[str, Any]] = (),
+        guard: Sequence[Mapping[str, Any]] | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> responses.UpdateResult:
-        """Compute a value from the current one. The store does it, in the transaction that writes it, for one of
-        `merge` (a JSON merge patch, RFC 7396), `patch` (a JSON patch, RFC 6902), `increment` (a number to add) and
-        `append` (a value for the end of a list; `unique`: unless the list has it). The value keeps its expiry.
-        `expected_version`, `guard`: as for `set`. Raises ConflictError, FencedError, InapplicableError if the update
-        does not apply to the value, and NotFoundError if there is none to patch.
+    ) -> results.UpdateResult:
+        """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
+        append.
 
-        With `function`, this process computes it: `function` gets the value (None if there is none) and returns the
-        next one; if another write came in between, it is called again. Sleeps up to 50 ms after a conflict; raises
-        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard`, `reason` and
-        `request_id`; a repeated request returns the first result, whatever `function` returns now.
+        merge: Object to merge; null removes a member.
+        increment: Number to add.
+        append: Item to add to a list.
+        unique: Append only what the list does not contain.
         """
-        if function is None:
-            call = self._requests.transactions.update(
-                namespace, key, updated_by, expected_version, guard,
-                merge=merge, patch=patch, increment=increment, append=append, unique=unique,
-            )  # fmt: skip
-            return self._engine.write(call, self._caller(reason, request_id))
-        require_function_alone(merge, patch, increment, append, unique, expected_version)
-        who = self._caller(reason, request_id)
-        for attempt in range(1, UPDATE_ATTEMPTS):
-            try:
-                return self._update_once(namespace, key, function, updated_by, guard, who)
-            except ConflictError:
-                time.sleep(back_off(attempt))
-        return self._update_once(namespace, key, function, updated_by, guard, who)
+        return self._update(values.Update, locals())
 
-    def list_records(
-        self,
-        namespace: str,
-        *,
-        prefix: str = "",
-        limit: int = 1000,
-        after_key: str | None = None,
-        deleted: bool = False,
-    ) -> responses.RecordList:
-        """Return a page of the values of a namespace, sorted by key, at one position of the log; `next_after` is set if
-        there are more. A page also ends at 1 MiB, but has at least one value."""
-        return self._engine.read(self._requests.values.records(namespace, prefix, limit, after_key, deleted))
+    def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
+        """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
+        that were removed at its end, or another history, show only against a checkpoint that is kept elsewhere.
 
-    def list_keys(self, namespace: str) -> list[responses.StateRecord]:
-        """Return all values of a namespace, sorted by key, at one position of the log."""
-        return self._engine.read(self._requests.values.all_records(namespace))
-
-    def list_namespaces(self) -> list[str]:
-        """Return the namespaces that have values, sorted by name."""
-        return self._engine.read(self._requests.values.all_namespaces())
-
-    def history(
-        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> list[responses.Past]:
-        """Return the changes of a key, newest first; empty if there are none."""
-        return self._engine.read(self._requests.values.all_history(namespace, key, limit, before_version))
-
-    def at(self, *, position: int | None = None, time: datetime | str | None = None) -> PastStore:
-        """Return the store as it was, to read from: after the event at a position, or at a time (aware, else UTC; or
-        RFC 3339 text), which means the last position until then. Raises InvalidError unless one of them is passed."""
-        return PastStore(self._engine, point_in_time(position, time))
-
-    def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
-        """Return all values of a namespace with their whole histories, at one position of the log."""
-        return self._engine.read(self._requests.values.all_exported(namespace, include_deleted))
-
-    def diff(
-        self,
-        namespace: str,
-        key: str | None = None,
-        *,
-        from_version: int | None = None,
-        from_position: int | None = None,
-        from_time: datetime | str | None = None,
-        to_version: int | None = None,
-        to_position: int | None = None,
-        to_time: datetime | str | None = None,
-        limit: int = 1000,
-        after_key: str | None = None,
-    ) -> Diff:
-        """Return what differs between two moments: of one key, or of all keys of a namespace in pages (`next_after`).
-        One argument of each kind: a version of the key, a position in the log (0: before the first event), or a time
-        (a `datetime`, aware or in UTC, or RFC 3339); without one of the second kind, the difference to now. Keys that
-        do not differ are not listed, so a page may be short although `next_after` is set. Each change has its `paths`,
-        like a JSON Patch (RFC 6902) with the previous values. Raises NotFoundError for a key that was never written."""
-        start = moment("from", from_version, from_position, from_time)
-        end = moment("to", to_version, to_position, to_time)
-        return self._engine.read(self._requests.changes.diff(namespace, key, start, end, limit, after_key))
-
-    def blame(
-        self,
-        namespace: str,
-        key: str,
-        *,
-        fields: bool = False,
-        version: int | None = None,
-        position: int | None = None,
-        time: datetime | str | None = None,
-        limit: int = 1000,
-        after_field: str | None = None,
-    ) -> Blame:
-        """Return who wrote, deleted or expired a key last, what that relied on (`based_on`, `forced`, `guard`), and
-        why. `fields`: also who changed each field of an object last. `version`, `position` or `time`: as it was then,
-        as for `diff`. Reads at most 10,000 versions; `older` names fields that changed before them, and `next_version`
-        is the `version` to pass for them. Raises NotFoundError for a key that did not exist yet."""
-        at = moment("", version, position, time)
-        call = self._requests.changes.blame(namespace, key, at, fields, limit, after_field)
-        return self._engine.read(call)
-
-    def revert(
-        self,
-        *,
-        reverted_by: str,
-        session: str | None = None,
-        correlation_id: str | None = None,
-        agent: str | None = None,
-        since: datetime | str | None = None,
-        namespace: str | None = None,
-        dry_run: bool = False,
-        reason: str | None = None,
-        request_id: str | None = None,
-    ) -> RevertResult:
-        """Undo what a run wrote: a session, as `blame` shows it or as its client named it, or the writes under a
-        correlation id. `agent`: only those of this agent and its sub-agents; `since`: only from this time on;
-        `namespace`: only there. Every key gets the value that it had before the versions that the run wrote last
-        without interruption, or is deleted if it had none: new events in one transaction, which the returned
-        `correlation_id` undoes, too. `kept_as_is` lists the keys that were left as they are, and why: others changed
-        or claim them, or a value is redacted. At most 1,000 keys and 64 MiB. Files, threads and claims are not changed.
-        `dry_run`: change nothing, only return what would happen. Stop the run first: what it writes during the call
-        may remain."""
-        who = self._caller(reason, request_id)
-        calls = self._requests.reverts
-        writes = self._engine.read(calls.find(session, correlation_id, agent, since, namespace))
-        if dry_run:
-            return self._engine.read(calls.preview(writes, reverted_by, who))
-        return self._engine.write(calls.revert(writes, reverted_by), who)
-
-    def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
-        """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""
-        return self._engine.wait(self._requests.values.watch(namespace, key, since_version, timeout_seconds))
-
-    def events(
-        self,
-        after: int = 0,
-        *,
-        namespace: str | None = None,
-        prefix: str | None = None,
-        kinds: Sequence[str] | None = None,
-        resource: str | None = None,
-        thread: str | None = None,
-        agent: str | None = None,
-        limit: int = 100,
-        wait_seconds: float = 0,
-    ) -> responses.Events:
-        """Return a page of the log above position `after`: ordered, complete, without duplicates, and with whole
-        commits only (docs/events.md). Pass `next_position` as `after` to continue; if it equals `bookmark`, there are
-        no more events. `wait_seconds`: how long to wait if there are no events yet. `namespace` (with `prefix` of
-        keys), `resource` (with what overlaps it) and `thread` select events of any of these; `kinds`: such as
-        `ValueWritten` or `claim`; `agent`: only events of this agent and its sub-agents.
+        checkpoint: A line that checkpoint returned: the log must contain it.
         """
-        choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
-        if wait_seconds:
-            return self._engine.wait(self._requests.events.next_page(choice, after, limit, wait_seconds))
-        return self._engine.read(self._requests.events.page(choice, after, limit))
+        return self._ask(admin.Verify, locals())
 
-    def changes(
-        self,
-        after: int | str | None = None,
-        *,
-        namespace: str | None = None,
-        prefix: str | None = None,
-        kinds: Sequence[str] | None = None,
-        resource: str | None = None,
-        thread: str | None = None,
-        agent: str | None = None,
-        wait_seconds: float | None = None,
-    ) -> EventIterator:
-        """Iterate over events, each once and in order: `for event in store.changes(namespace="orders"): …`.
-        Waits for new ones until none came for `wait_seconds` (None: until the store is closed; 0: do not wait), also
-        through outages of the store. `after`: a position (0: from the beginning) or a `bookmark` of such an iterator,
-        to continue after it; None: only new events. Filters as for `events`. The iterator raises InvalidError for a
-        bookmark of another store.
-        """
-        choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
-        return EventIterator(self._engine, choice, after, wait_seconds)
+    def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
+        """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim()
+        next, or queue with claim() and wait_seconds."""
+        return self._wait(claims.WaitFor, locals())
 
-    def claim(
-        self,
-        resource: str,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        alternatives: Sequence[str] = (),
-        lease_seconds: float | None = None,
-        wait_seconds: float = 0,
-        mode: str = "exclusive",
-        note: str | None = None,
-        request_id: str | None = None,
-    ) -> ClaimAnswer:
-        """Claim a resource for an agent. If it is not free, the response names its holder, and is false in `if`.
-        `also`: further resources, all or nothing. `alternatives`: if the resource is not free, claim the first of these
-        that is. `wait_seconds`: how long to queue for it. `mode`: `exclusive` or `shared`. `note`: shown to other
-        agents. Every write of the agent renews the lease; `claimed` renews it automatically.
-        """
-        call = self._requests.claims.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
-        return self._claim(call, request_id)
-
-    def claimed(
-        self,
-        resource: str,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        wait_seconds: float = 0,
-        lease_seconds: float | None = None,
-        mode: str = "exclusive",
-        note: str | None = None,
-        outcome: str | None = None,
-    ) -> AbstractContextManager[HeldClaim]:
-        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
-
-        Claims the resource, or queues for up to `wait_seconds`, without the limit of `claim`; raises BusyError or
-        DeadlockError if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`.
-        The lease is renewed in the background, and exactly this claim is released at the end, even if the block raises.
-        `outcome`, or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the
-        default is `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises
-        FencedError once the claim is lost. A block that ends without an exception also raises FencedError if its claim
-        was lost meanwhile, because part of its work was not protected. Claims that the agent held before stay held: in
-        nested blocks of one agent only the outermost releases. Threads that must exclude each other need different
-        agent names.
-        """
-        return held(
-            self._engine,
-            hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
-        )
-
-    def release(
-        self,
-        resource: str | None = None,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        outcome: str | None = None,
-        moved_to: str | None = None,
-        note: str | None = None,
-        request_id: str | None = None,
-    ) -> ReleaseAnswer:
-        """Release a resource, or everything that the agent holds; the first waiter gets it at once. `outcome`: what was
-        done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
-        call = self._requests.claims.release(resource, agent, also, outcome, moved_to, note)
-        try:
-            answer: ReleaseAnswer = self._engine.write(call, self._caller(None, request_id))
-        except HoldlogError as refusal:
-            answer = self._requests.expected(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._engine.lost(self._engine.caller))
-
-    def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
-        and `release`, `lost` lists the claims that this session lost, each once."""
-        answer = self._engine.read(self._requests.claims.status(resource, version))
-        return _with_lost(answer, self._engine.lost(self._engine.caller))
-
-    def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
-        """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
-        return self._engine.read(self._requests.claims.board(agent, limit, after))
-
-    def register(
-        self,
-        agent: str,
-        *,
-        name: str | None = None,
-        model: str | None = None,
-        purpose: str | None = None,
-        request_id: str | None = None,
-    ) -> claims.RegisteredAgent:
-        """Register a description of an agent; omitted fields keep their values."""
-        call = self._requests.claims.register(agent, name, model, purpose)
-        return self._engine.write(call, self._caller(None, request_id))
-
-    def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
-        """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
-        resource."""
-        return self._engine.wait(self._requests.claims.wait(resource, timeout_seconds))
-
-    def close(self) -> None:
-        """Finish running calls and close the store."""
-        self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
-        try:
-            answer: ClaimAnswer = self._engine.claim(call, self._caller(None, request_id))
-        except HoldlogError as refusal:
-            answer = self._requests.expected(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._engine.lost(self._engine.caller))
-
-    def _caller(self, reason: str | None, request_id: str | None) -> Caller:
-        who = self._engine.caller
-        return who if reason is None and request_id is None else caller(who, reason=reason, request_id=request_id)
-
-    def _update_once(
-        self,
-        namespace: str,
-        key: str,
-        function: Callable[[Any], Any],
-        by: str,
-        guard: Sequence[Mapping[str, Any]],
-        who: Caller,
-    ) -> responses.UpdateResult:
-        try:
-            record = self._engine.read(self._requests.values.get(namespace, key))
-            value, version = record.value, record.version
-            if record.redacted:
-                raise InapplicableError(NOT_UPDATED)
-        except NotFoundError:
-            value, version = None, 0
-        value, redacted = function(value), None
-        call = self._requests.values.set(namespace, key, value, by, version, guard)
-        done = self._engine.write(computed(call), who)
-        if done.version <= version:  # the response to the first request; another value may be current
-            (first,) = self.history(namespace, key, 1, done.version + 1)
-            value, redacted = first.value, first.redacted
-        return responses.UpdateResult(**done.__dict__, value=value, redacted=redacted)
-
-
-def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
-    """The response, with the claims that this session has lost since the previous one."""
-    return answer.model_copy(update={"lost": lost}) if lost else answer
+    def watch(
+        self, namespace: str, key: str, since_version: int, *, timeout_seconds: float = 10
+    ) -> query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout:
+        """Wait until a value changes from since_version, and return it."""
+        return self._wait(values.Watch, locals())

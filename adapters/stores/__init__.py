@@ -1,1 +1,0 @@
-"""The log and its views in SQLite, PostgreSQL and memory."""

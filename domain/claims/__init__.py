@@ -1,1 +1,0 @@
-"""Claims: who may hold which resource, for how long, and who is next in the queue."""

@@ -1,322 +1,262 @@
-"""Acquire claims, immediately or from the queue."""
+"""Claim a resource, and release it. All results are returned: what was noticed meanwhile (an expiry) is recorded with
+a refusal, too."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Any
 
-from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
-from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold, Ticket
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, Queued, QueuedTicket
-from holdlog.domain.claims.deadlock import closed_cycle, cycle
-from holdlog.domain.claims.draft import BoardDraft, Decision
-from holdlog.domain.claims.lease import ABSENCE, HeldCounts, Lease, Who
-from holdlog.domain.claims.queue import grant, grant_waiting
-from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
-
-MAX_TICKETS: Final = 1_000
-"""Maximum tickets in the queues of all resources together."""
-MAX_WAITERS_SHOWN: Final = 20
-"""Waiters that a holder's response lists: the first ones."""
+from holdlog.domain.claims.board import Board, Request
+from holdlog.domain.claims.claim import ABSENCE, Claim, ClaimQueued, ClaimReleased, OfferExpired, Outcome
+from holdlog.domain.claims.describe import describe_busy, describe_grant, describe_renewal, refuse_release
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.queue import find_cycle, find_cycle_of_grant, grant, grant_waiting, remove_ticket, take_over
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.claims.results import AlreadyFree, Deadlock, Granted, NotHolder, Released
+from holdlog.domain.moment import SECOND, Moment
+from holdlog.domain.state import Decision, Reads, State
 
 
-class Claimant(NamedTuple):
-    """Who claims, identified by a session or a receipt. `server`: what keeps its session alive. `held`: how much its
-    session and principal hold and wait for. `turn`: its place if it must queue, behind all tickets."""
-
-    who: Who
-    server: str
-    held: HeldCounts
-    turn: int
+def declare_claim(command: Any) -> Reads:
+    resources, queues = (command.resource, *(command.also or ())), command.wait_seconds > 0
+    return Reads(resources=resources, agent=command.agent, queues=queues, receipt=command.receipt)
 
 
-class _Attempt(NamedTuple):
-    """A call that claims. `queued`: the caller's ticket of an earlier, identical call."""
-
-    command: AcquireClaim
-    claimant: Claimant
-    queued: Waiting | None
-    wanted: WantedClaim
+def declare_release(command: Any) -> Reads:
+    if command.resource is None:
+        return Reads(claims="all", receipt=command.receipt)
+    resources = (command.resource, *(command.also or ()))
+    return Reads(resources=resources, agent=command.agent, receipt=command.receipt)
 
 
-def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Decision[ClaimAcquired | Queued]:
-    """Acquire the claim, or queue for it.
+def acquire(command: Any, state: State, moment: Moment) -> Decision:
+    """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
+    board: Board = state.board
+    resources: tuple[str, ...] = (command.resource,)
+    if command.also:
+        resources = tuple(dict.fromkeys((command.resource, *command.also)))
+    who = board.start(moment, command.agent)
+    took_over = not board.is_quiet and take_over(who, moment.caller.host, resources, board)
+    request = Request(who, command.mode, resources)
+    ticket = _find_ticket(request, board) if board.claims else None
+    if ticket is not None:
+        request = request._replace(position=ticket.position)
+    if took_over and not _is_grantable(request, ticket, board):  # what it took over may have been in the way of others
+        grant_waiting(board)
+        ticket = _find_ticket(request, board)
+    if board.claims and _holds_all(request, board):
+        return board.events, _renew(command, request, board)
+    if board.claims and not board.is_free(request):
+        return board.events, _queue_or_refuse(command, request, ticket, board)
+    if board.claims and (cycle := find_cycle_of_grant(request, ticket, board)):
+        return board.events, Deadlock(command.resource, cycle)
+    board.entered.append(who)
+    if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
+        board.enter(who)
+    claims = grant(request, None, board, command.note)
+    if ticket is not None and ticket.key in board.claims:
+        remove_ticket(ticket, "granted", board)
+    for number, claim in enumerate(claims):
+        if claim.is_offered or command.lease_seconds is not None or command.note is not None:
+            claims[number] = _set_facts(command, claim, board)
+    if len(board.claims) > len(resources):
+        grant_waiting(board)
+    return board.events, describe_grant(claims, resources, board)
 
-    Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
-    who = claimant.who
-    draft = BoardDraft(board)
-    if draft.revive(who, claimant.server):
-        grant_waiting(draft)
-    options: tuple[ResourceSet, ...] = (tuple(dict.fromkeys((command.resource, *command.also))),)
-    if command.alternatives:
-        options = (*options, *((other,) for other in command.alternatives))
-    queued = _former_ticket(command, who, draft) if draft.queue else None
-    wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
-    return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
+
+def release(command: Any, state: State, moment: Moment) -> Decision:
+    """Release the resource and `also`, or without a resource all that the agent holds or waits for in this session."""
+    board: Board = state.board
+    resources: tuple[str, ...] = (command.resource, *(command.also or ()))
+    if command.resource is None:
+        resources = tuple(claim.resource for claim in board.claims.values())
+    who = board.start(moment, command.agent)
+    if not board.is_quiet and take_over(who, moment.caller.host, resources, board):
+        grant_waiting(board)
+    if command.resource is None:
+        resources = tuple(sorted({claim.resource for claim in board.claims.values() if claim.who == who}))
+    own = {}
+    for resource in resources:
+        claim = board.find_own(resource, who)
+        if claim is None and moment.caller.is_anonymous:
+            claim = board.find_receipt(resource, who)
+        own[resource] = claim
+        if claim is None and (refusal := refuse_release(resource, who, board)) is not None:
+            return board.events, refusal
+    ended: list[Granted] = []
+    for resource, claim in own.items():
+        ended += _end(resource, claim, command, who, board)
+    if not ended:
+        return board.events, AlreadyFree(command.resource)
+    granted_to = None
+    for resource, holder in grant_waiting(board) if board.claims else ():
+        if granted_to is None and any(overlap(resource, name) for name in resources):
+            granted_to = holder.agent
+    several = ended if command.resource is None or len(ended) > 1 else None
+    return board.events, Released(ended[0].resource, ended[0].version, command.outcome, granted_to, several)
 
 
-def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
-    command, wanted = attempt.command, attempt.wanted
-    found: list[Link] = []
-    for option in _offered_first(wanted, draft) if len(wanted.options) > 1 else wanted.options:
-        if draft.leases and draft.holds_all(option, wanted.who, wanted.mode):
-            return _renewed(attempt, option, draft)
-        if not draft.is_free(wanted, option):
+def end_claims(command: Any, state: State, moment: Moment) -> Decision:
+    """End all grants of the resource, whoever holds them: a person decided so. Its queue stays."""
+    board: Board = state.board
+    board.start(moment)
+    overlapping = list(board.list_grants(command.resource))
+    held = [claim for claim in overlapping if claim.resource == command.resource]
+    if not held:
+        refusals = [NotHolder(claim.resource, claim.who.agent) for claim in overlapping]
+        return board.events, refusals[0] if refusals else AlreadyFree(command.resource)
+    ended = []
+    for claim in held:
+        stream, facts = f"claim:{claim.resource}", {"forced_by": command.agent, "note": command.reason}
+        forced = ClaimReleased(stream, claim.who.agent, claim.version, **facts)
+        ended.append(Granted(claim.resource, board.record(forced)))
+        board.lose(claim, "forced", command.reason)
+    granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
+    return board.events, Released(*ended[0], None, next(iter(granted), None), ended if len(ended) > 1 else None)
+
+
+def give_up(command: Any, state: State, moment: Moment) -> Decision:
+    """End a claim that waited: its place stays for two minutes, or is given up if it `leaves`. What was granted to it
+    and not collected goes to the next."""
+    board: Board = state.board
+    who = board.start(moment, command.agent)
+    resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
+    for claim in list(board.claims.values()):
+        if claim.who != who:
             continue
-        found = _cycle_through(attempt, option, draft)
-        if not found:
-            _require_quota(attempt, (option,), draft)
-            return _granted(attempt, option, draft)
-    if found:
-        raise DeadlockError(command.resource, tuple(found))
-    return _queue_or_refuse(attempt, draft)
+        if claim.is_ticket and (claim.resources, claim.mode) == (resources, command.mode):
+            if command.leaves and len(board.holders[who].handles) < 2:  # others of its session may wait here, too
+                remove_ticket(claim, "left", board)
+            else:
+                _end_wait(claim, board)
+        elif claim.is_offered and claim.resource in resources:
+            _end_wait(claim, board)
+    grant_waiting(board)
+    return board.events, None
 
 
-def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
-    """The caller's ticket of an earlier, identical call; None if there is none."""
-    for waiting in board.tickets_of(command.resource, who):
-        ticket = waiting.ticket
-        if (ticket.mode, ticket.also, ticket.alternatives) == (command.mode, command.also, command.alternatives):
-            return waiting
-    return None
+def leave(command: Any, state: State, moment: Moment) -> Decision:
+    """A handle of a session's holders is closed. Those that have no other leave, and calls end that waited in it.
+    Namesakes that wait for what they hold take over."""
+    board: Board = state.board
+    board.start(moment)
+    for holder in list(board.holders.values()):
+        if holder.who[1:] != moment.caller[:2] or moment.caller.handle not in holder.handles:
+            continue
+        others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
+        board.keep_holder(holder.leave(tuple(others), board.now, holder.who in command.guests))
+        for claim in list(board.claims.values()) if holder.who in command.open_calls else ():
+            if claim.who == holder.who:
+                _end_wait(claim, board)
+    for ticket in board.list_waiters():
+        take_over(ticket.who, board.holders[ticket.who].host, ticket.resources, board)
+    grant_waiting(board)
+    return board.events, None
 
 
-def _offered_first(wanted: WantedClaim, board: ClaimBoard) -> tuple[ResourceSet, ...]:
-    """The options; first those of which something was offered to the caller when it waited."""
-    offered = [option for option in wanted.options if _is_offered(option, wanted.who, board)]
-    return (*offered, *(option for option in wanted.options if option not in offered))
+def finish(command: Any, state: State, moment: Moment) -> Decision:
+    """End a block: release those of its `grants` that it still holds. Returns the others."""
+    board: Board = state.board
+    who = board.start(moment, command.agent)
+    missing = []
+    for resource, version in command.grants:
+        claim = board.find_own(resource, who)
+        if claim is None or claim.hold != version:
+            missing.append((resource, version))
+        elif (resource, version) in command.ends:
+            _end(resource, claim, command, who, board)
+    grant_waiting(board)
+    return board.events, tuple(missing)
 
 
-def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
-    holds = [board.hold_of(resource, who) for resource in option]
-    return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
+# --- parts
 
 
-def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> list[Link]:
-    """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
-    if there are none."""
-    if not draft.queue or not any(waiting.lease.who == attempt.wanted.who for waiting in draft.present()):
-        return []
-    trial = BoardDraft(draft)
-    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.wanted.who, trial)), option, trial)
-    return closed_cycle(trial)
+def _end_wait(claim: Claim, board: Board) -> None:
+    """Nobody waits in a ticket's call any more, or for a grant that was not collected."""
+    if claim.is_ticket:
+        board.keep(claim._replace(waits_until=0, deadline=claim.deadline or board.now + ABSENCE))
+    elif claim.is_offered:
+        board.record(OfferExpired(f"claim:{claim.resource}", claim.who.agent, claim.version))
 
 
-def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
-    """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
-    who, held, queued = attempt.wanted.who, attempt.claimant.held, attempt.queued
-    new = max(
-        [
-            len([it for it in option if draft.hold_of(it, who) is None]) if draft.leases else len(option)
-            for option in options
-        ]
-    )
-    by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
-    if queued is not None:  # what the caller waits for counts once
-        by_principal -= most_of(queued.ticket)
-        by_session -= most_of(queued.ticket) if queued.lease.is_counted_for(who) else 0
-    if (total := new + held.by_session + by_session) > attempt.command.most:
-        raise _over_the_limit(total, attempt.command.most, "this session", by_session > 0)
-    if (total := new + held.by_principal + by_principal) > MAX_OF_PRINCIPAL:
-        raise _over_the_limit(total, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
+def _find_ticket(request: Request, board: Board) -> Claim | None:
+    """The caller's place for the same request."""
+    tickets = (it for it in board.list_tickets(request.resources[0]) if it.who == request.who)
+    return next((it for it in tickets if (it.resources, it.mode) == (request.resources, request.mode)), None)
 
 
-def most_of(ticket: Ticket) -> int:
-    """The most resources that a ticket could be granted."""
-    return 1 + len(ticket.also)
+def _holds_all(request: Request, board: Board) -> bool:
+    own = [board.find_own(resource, request.who) for resource in request.resources]
+    return all(claim is not None and claim.mode == request.mode for claim in own)
 
 
-def _over_the_limit(total: int, most: int, holder: str, with_waits: bool) -> InvalidError:
-    waits = ", counting those it waits for" if with_waits else ""
-    return InvalidError(
-        f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
-    )
+def _is_grantable(request: Request, ticket: Claim | None, board: Board) -> bool:
+    is_new = board.is_free(request) and not _holds_all(request, board)
+    return is_new and not find_cycle_of_grant(request, ticket, board)
 
 
-def _renewed(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
-    holds = _own(option, attempt.wanted.who, draft)
-    collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
-    for hold in holds:
-        draft.keep(_renewed_lease(attempt, hold, draft.now))
-    return _acquired(option, attempt.wanted.who, draft, already=not collected, ended_at=max(collected, default=0))
+def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
+    """Deadline and note of one of the caller's grants, as this call says; no deadline becomes earlier. An offer is
+    collected."""
+    deadline = claim.deadline if not claim.is_offered else None
+    if command.lease_seconds is not None:
+        deadline = max(deadline or 0, board.now + round(command.lease_seconds * SECOND))
+    claim = claim._replace(deadline=deadline, is_offered=False, note=command.note or claim.note)
+    board.keep(claim)
+    return claim
 
 
-def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
-    """The renewed lease of the caller's own grant. A duration that the agent chose stays unless it chooses another."""
-    command = attempt.command
-    chosen = command.explicit or not hold.lease.explicit
-    length = command.lease if chosen else hold.lease.duration
-    return hold.lease._replace(
-        kind="held",
-        session=attempt.wanted.who.session,
-        server=attempt.claimant.server,
-        duration=length,
-        explicit=hold.lease.explicit or command.explicit,
-        deadline=now + length,
-        last_call_at=now,
-        last_seen_at=now,
-        ended_at=0,
-        note=command.note if command.note is not None else hold.lease.note,
-    )
+def _renew(command: Any, request: Request, board: Board) -> Any:
+    """What the caller holds already. An offer of the queue is collected: that is a grant."""
+    own = [claim for resource in request.resources if (claim := board.find_own(resource, request.who)) is not None]
+    claims = [_set_facts(command, claim, board) for claim in own]
+    board.enter(request.who)
+    if any(claim.is_offered for claim in own):
+        return describe_grant(claims, request.resources, board)
+    return describe_renewal(claims, board)
 
 
-def _granted(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
-    pattern = _new_lease(attempt, "held", attempt.command.lease, draft.now)
-    ended_at = grant(option, attempt.wanted, pattern, attempt.queued, draft)
-    grant_waiting(draft)  # a grant that changed from exclusive to shared may unblock waiters
-    return _acquired(option, attempt.wanted.who, draft, ended_at=ended_at)
+def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board: Board) -> Any:
+    own = board.find_own(request.resources[0], request.who)
+    waits = command.wait_seconds > 0 and (own is None or request.mode in (own.mode, "shared"))  # else for itself
+    cycle = find_cycle(board, request) if waits else []
+    is_back = False
+    if waits and not cycle:
+        until, who = board.now + round(command.wait_seconds * SECOND), request.who
+        board.enter(who)
+        if ticket is None:
+            for other in board.list_tickets(request.resources[0]):  # a place for another request here is given up
+                if other.resource == request.resources[0] and other.who == who:
+                    remove_ticket(other, "left", board)
+            facts = (request.mode, request.resources[1:], command.note)
+            stream = f"claim:{request.resources[0]}"
+            version = board.record(ClaimQueued(stream, who.agent, who.session, who.principal, *facts))
+            ticket = board.claims[request.resources[0], version]
+        is_back = ticket.waits_until <= board.now
+        if until - ticket.waits_until > SECOND // 10:  # one that looks again, or waits less, changes nothing
+            ticket = ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note)
+            board.keep(ticket)
+    if board.events or is_back:  # a place given up may free something, and so may a taken one: who waits is overtaken
+        grant_waiting(board)
+    if ticket is not None and ticket.key not in board.claims:
+        return _renew(command, request, board)
+    if cycle:
+        return Deadlock(request.resources[0], cycle)
+    if command.wait_seconds and ticket is not None and ticket.waits_until > board.now:
+        return describe_busy(request, ticket, board)._replace(lost=[])  # losses are reported when its call ends
+    return describe_busy(request, None if command.wait_seconds else ticket, board)
 
 
-def _new_lease(attempt: _Attempt, kind: Literal["held", "waits"], lasts: int, now: int) -> Lease:
-    command, who = attempt.command, attempt.wanted.who
-    return Lease(
-        resource=command.resource,
-        version=0,
-        kind=kind,
-        agent=who.agent,
-        principal=who.principal,
-        session=who.session,
-        server=attempt.claimant.server,
-        deadline=now + lasts,
-        duration=command.lease,
-        explicit=command.explicit,
-        last_call_at=now,
-        note=command.note,
-        receipt=who.receipt,
-        last_seen_at=now,
-    )
-
-
-def _own(option: ResourceSet, who: Who, board: ClaimBoard) -> list[LiveHold]:
-    return [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
-
-
-def _acquired(
-    option: ResourceSet, who: Who, board: ClaimBoard, already: bool = False, ended_at: int = 0
-) -> ClaimAcquired:
-    main, *others = _own(option, who, board)
-    past_of, past = None, None
-    if not ended_at:  # a resumed claim has no previous holder: the caller continues the work of its former session
-        past_of, past = board.last_end(option) or (None, None)
-    others_queued = [it for it in board.queued_for(main.resource) if not it.lease.is_of(who)] if board.queue else []
-    return ClaimAcquired(
-        resource=main.resource,
-        version=main.grant.version,
-        position=main.lease.position,
-        claimed_at=main.grant.claimed_at,
-        expires_in=main.lease.deadline - board.now,
-        at=board.at,
-        already=already,
-        previous_session_ended_at=ended_at or None,
-        receipt=who.receipt,
-        also=tuple([(hold.resource, hold.grant.version) for hold in others]) if others else (),
-        past=past,
-        past_of=past_of,
-        is_former=past is not None and _is_former(past, who),
-        waiting=tuple(map(_shown, others_queued[:MAX_WAITERS_SHOWN])),
-    )
-
-
-def _shown(waiting: Waiting) -> QueuedTicket:
-    ticket = waiting.ticket
-    return QueuedTicket(ticket.agent, ticket.since, waiting.lease.note, ticket.principal)
-
-
-def _is_former(past: PastHold, who: Who) -> bool:
-    """Whether another session of the same name and principal held it."""
-    return (past.holder, past.principal) == (who.agent, who.principal) and (
-        past.session is None or past.session != who.session
-    )
-
-
-def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
-    command, wanted, queued = attempt.command, attempt.wanted, attempt.queued
-    hold = _describe(wanted, draft)
-    own = draft.hold_of(command.resource, wanted.who)
-    if own is not None and own.grant.mode == "shared" != command.mode:
-        raise BusyError(hold._replace(shared_by_caller=True))
-    if queued is None and not command.wait:
-        raise BusyError(hold)
-    if command.wait and (found := cycle(wanted, draft)):
-        raise DeadlockError(command.resource, tuple(found))
-    if queued is None:
-        _require_quota(attempt, wanted.options, draft)
-    version = queued.ticket.version if queued is not None else _replace_tickets(attempt, draft)
-    lease = _new_lease(attempt, "waits", command.wait + ABSENCE, draft.now)
-    draft.keep(lease._replace(version=version, waiting_until=draft.now + command.wait if command.wait else 0))
-    grant_waiting(draft)
-    queue = draft.queued_for(command.resource)
-    key = (command.resource, version)
-    position = next((number for number, it in enumerate(queue, start=1) if it.ticket[:2] == key), 1)
-    return Queued(hold._replace(queue_length=len(queue)), version, position, wanted.who.receipt)
-
-
-def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
-    command, who = attempt.command, attempt.wanted.who
-    if draft.ticket_count >= MAX_TICKETS:
-        raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
-    for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced
-        left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
-        draft.record(command.resource, left)
-        draft.drop(old.lease.key)
-    return draft.record(
-        command.resource,
-        ClaimQueued(
-            agent=who.agent,
-            principal=who.principal,
-            mode=command.mode,
-            turn=attempt.claimant.turn,
-            also=command.also,
-            alternatives=command.alternatives,
-            note=command.note,
-        ),
-    )
-
-
-def _describe(wanted: WantedClaim, board: ClaimBoard) -> Hold:
-    """Describe what blocks the first option of a wanted claim."""
-    option = wanted.options[0]
-    holds = [hold for resource in option for hold in board.conflicting_holds(resource, wanted.mode, wanted.who, option)]
-    blocked = next(
-        (it for it in option if any(board.conflicting_holds(it, wanted.mode, wanted.who, option))), option[0]
-    )
-    queue_length = len(board.queued_for(*option))
-    if holds:
-        return _hold(blocked, holds, queue_length, wanted, board)
-    first = board.queued_before(wanted, option)[0]
-    return Hold(
-        resource=blocked,
-        held_by=first.ticket.agent,
-        claimed_at=first.ticket.since,
-        version=first.ticket.version,
-        expires_in=max(0, first.lease.waiting_until - board.now),
-        idle=0,
-        servers=(first.lease.server,),
-        queue_length=queue_length,
-        in_line=True,
-        principal=first.ticket.principal,
-    )
-
-
-def _hold(
-    resource: str, conflicting: list[LiveHold], queue_length: int, wanted: WantedClaim, board: ClaimBoard
-) -> Hold:
-    first = conflicting[0]
-    holders = tuple(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in conflicting))
-    named = holders if len(holders) > 1 else ()
-    return Hold(
-        resource=resource,
-        held_by=first.grant.agent,
-        claimed_at=first.grant.claimed_at,
-        version=first.grant.version,
-        expires_in=first.lease.deadline - board.now,
-        idle=board.now - first.lease.last_call_at,
-        servers=tuple(dict.fromkeys(hold.lease.server for hold in conflicting)),
-        queue_length=queue_length,
-        covered_by=first.resource if first.resource != resource else None,
-        holders=tuple(agent for agent, _ in named),
-        note=first.lease.note,
-        same_name=(first.grant.agent, first.grant.principal) == (wanted.who.agent, wanted.who.principal),
-        principal=first.grant.principal,
-        holder_principals=tuple(principal for _, principal in named),
-        former=first.lease.is_left_to(wanted.who, board.now),
-        without_session=first.lease.session is None,
-        session_ended=first.lease.has_ended(board.now),
-    )
+def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Board) -> list[Granted]:
+    """End the caller's grant and tickets of a resource."""
+    ended = []
+    if claim is not None:
+        is_target = resource == command.moved_to  # the new name of a move whose agent claimed both
+        outcome: Outcome = "created" if is_target else command.outcome or "released"
+        moved_to = None if is_target else command.moved_to
+        facts = (claim.who.agent, claim.version, outcome, moved_to, None, command.note)
+        ended.append(Granted(resource, board.record(ClaimReleased(f"claim:{resource}", *facts))))
+    for ticket in board.list_tickets(resource) if board.claims else ():
+        if ticket.resource == resource and ticket.who == who:
+            version = remove_ticket(ticket, "left", board)
+            if claim is None:
+                ended.append(Granted(resource, version))
+    return ended

@@ -1,297 +1,416 @@
-"""The board: all claims and leases that are relevant to one command, and the rules for which claims are compatible.
+"""The board: the claims, tickets and holders that a transaction has read, and who excludes whom.
 
-The rule: a wanted claim is granted if it is compatible with every live grant of others, and with every earlier ticket
-whose waiter is in a call now, unless that waiter itself waits for the caller.
+The way of a claim: the store fills a Board with rows (adapters/stores/board.py); the engine settles it, which ends what
+is due and grants what is free (queue.py); the command decides (acquire.py) and records events, with which the board
+evolves at once (claim.py); its result is said from the board (describe.py); the store writes the rows that changed.
+
+The rule: a claim is granted if it is compatible with every live grant of others, and with every earlier ticket whose
+waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from holdlog.domain.claims.claim import Claim, Grant, Mode, PastHold, Ticket, wants
-from holdlog.domain.claims.lease import Lease, Who
-from holdlog.domain.claims.resource import covering
+from holdlog.domain.claims.claim import (
+    ABSENCE,
+    Claim,
+    ClaimHandedOver,
+    ClaimReleased,
+    Claims,
+    Ended,
+    Mode,
+    describe_release,
+    evolve,
+    read_end,
+    wants,
+)
+from holdlog.domain.claims.holder import (
+    BEATEN_PART,
+    HEARD_PART,
+    MAX_LOSSES,
+    SILENCE,
+    Holder,
+    Holders,
+    Loss,
+    Who,
+    enter,
+    list_ancestors,
+)
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.moment import LEASE, SECOND, Moment
+from holdlog.domain.results import Lost
 
-ResourceSet = tuple[str, ...]
-"""Resources that an agent requests together."""
-Key = tuple[str, int]
-"""Resource and version: identifies a grant or a ticket, and its lease."""
-_TURN: Final = attrgetter("turn")
+LAST: Final = 2**62
+"""The position of a claim that is not in the queue: behind all tickets."""
+_by_position: Final = attrgetter("position")
 
 
-class WantedClaim(NamedTuple):
-    """What an agent requests: all resources of one of the `options`. `turn`: its place among all tickets."""
+class Request(NamedTuple):
+    """What an agent asks for: all resources, or none."""
 
     who: Who
     mode: Mode
-    options: tuple[ResourceSet, ...]
-    turn: float = float("inf")
+    resources: tuple[str, ...]
+    position: int = LAST
 
 
-class LiveHold(NamedTuple):
-    """A live grant and its lease."""
-
-    resource: str
-    grant: Grant
-    lease: Lease
+def request_of(ticket: Claim) -> Request:
+    return Request(ticket.who, ticket.mode, ticket.resources, ticket.position)
 
 
-class Waiting(NamedTuple):
-    """A live ticket."""
+class Board:
+    """A draft of the rows, which the commands of a transaction change one after the other.
 
-    resource: str
-    ticket: Ticket
-    lease: Lease
-
-    @property
-    def wanted(self) -> WantedClaim:
-        ticket = self.ticket
-        options = ((self.resource, *ticket.also), *((other,) for other in ticket.alternatives))
-        return WantedClaim(self.lease.who, ticket.mode, options, ticket.turn)
-
-
-class ClaimBoard:
-    """The claims and leases that a command may depend on, at one moment. Deciders never change it: see draft.py.
-
-    `now`: the store's steady clock; a lease that is due by then counts as ended. `at`: microseconds UTC. `restored`:
-    leases that are not stored yet, because the store did not know them. `ticket_count`: in all queues of the store.
+    `ends`: how holds ended, by resource (Ended, or the arguments of `read_end`). `is_alive` says whether a process
+    lives, None if it cannot be known. A holder with a process that would end between `silence_start` and `silence_end`
+    ends then, unless its process is known to be dead.
     """
 
-    def __init__(
-        self,
-        claims: Iterable[Claim],
-        tickets: Collection[Ticket],
-        leases: Mapping[Key, Lease],
-        now: int,
-        at: int,
-        restored: Mapping[Key, Lease] = MappingProxyType({}),
-        ticket_count: int = 0,
-    ) -> None:
-        self.claims = {claim.resource: claim for claim in sorted(claims)}
-        self.tickets = {ticket[:2]: ticket for ticket in sorted(tickets, key=_TURN)} if tickets else {}
-        self.restored = restored
-        self.leases = {**leases, **restored}
+    def __init__(self, now: int, is_alive: Callable[[str | None], bool | None] = lambda process: None) -> None:
         self.now = now
-        self.at = at
-        self.ticket_count = ticket_count
-        self.queue = self._live_tickets() if tickets else {}
-        """All live tickets, in queue order."""
-        self._overlapping_holds: dict[str, list[LiveHold]] = {}
+        self.is_alive = is_alive
+        self._alive: dict[str | None, bool | None] = {}
+        self.claims: Claims = {}
+        self.holders: Holders = {}
+        self.versions: dict[str, int] = {}
+        """Of the streams that may get events."""
+        self.ends: dict[str, Any] = {}
+        self.is_quiet = True
+        """Whether nobody waits, nothing is due, and no loss is to be reported."""
+        self.silence_start = self.silence_end = 0
+        self._ordered: list[Claim] | None = None
+        """The claims by position, and who waits for whom, until something changes."""
+        self._blockers: dict[Who, set[Who]] | None = None
+        self.changed_claims: set[tuple[str, int]] = set()
+        self.changed_holders: set[Who] = set()
+        self.moment: Moment
+        self.who: Who
+        self.events: list[Any] = []
+        self.event_versions: list[int] = []
+        self.entered: list[Who] = []
+        """The holders that got a grant or ticket from the command."""
 
-    # --- holds
+    def start(self, moment: Moment, agent: str = "") -> Who:
+        """Begin a command. Returns who calls, for whom it counts as a call."""
+        self.moment, self.events, self.event_versions, self.entered = moment, [], [], []
+        self.who = who = Who(agent, moment.caller.session, moment.caller.principal)
+        if agent and self.holders:
+            self._hear(who)
+        return who
 
-    def claim(self, resource: str) -> Claim:
-        return self.claims.get(resource) or Claim(resource)
+    def copy(self) -> "Board":
+        """A draft of the draft."""
+        copy = Board(self.now, self.is_alive)
+        copy.claims, copy.holders = dict(self.claims), dict(self.holders)
+        copy.silence_start, copy.silence_end = self.silence_start, self.silence_end
+        copy.start(self.moment)
+        copy.versions, copy.events = dict(self.versions), list(self.events)
+        return copy
 
-    def lease(self, resource: str, version: int) -> Lease | None:
-        """The lease, unless it has expired."""
-        lease = self.leases.get((resource, version))
-        return lease if lease is not None and lease.deadline > self.now else None
+    # --- changes
 
-    def overlapping(self, resource: str) -> list[Claim]:
-        claims = self.claims
-        found = [claims[name] for name in covering(resource) if name in claims]
-        if resource[-1] == "/":
-            found += [claim for name, claim in claims.items() if name.startswith(resource) and name != resource]
-        return found
+    def record(self, event: Any) -> int:
+        """Add an event. Returns its version."""
+        self.events.append(event)
+        self._ordered = self._blockers = None
+        version = self.versions[event.stream] = self.versions[event.stream] + 1
+        self.event_versions.append(version)
+        position, at = self.moment.position + len(self.events), self.moment.at
+        self.changed_claims.update(evolve(self.claims, event, version, position, at))
+        if type(event) is ClaimReleased:
+            self.ends[event.stream[len("claim:") :]] = describe_release(event, position, at)
+        return version
 
-    def holds(self, resource: str) -> list[LiveHold]:
-        """The live grants of exactly this resource, oldest first."""
-        if not self.leases or (claim := self.claims.get(resource)) is None:
-            return []
-        found: list[LiveHold] = []
-        for grant in claim.grants:
-            lease = self.leases.get((resource, grant.version))
-            if lease is not None and lease.deadline > self.now:
-                found.append(LiveHold(resource, grant, lease))
-        return found
+    def keep(self, claim: Claim) -> None:
+        """Change what no event says: deadline, waiting, offer, note."""
+        if self.claims[claim.key] != claim:
+            self._ordered = self._blockers = None
+            self.claims[claim.key] = claim
+            self.changed_claims.add(claim.key)
 
-    def hold_of(self, resource: str, who: Who) -> LiveHold | None:
-        claim = self.claims.get(resource)
-        for grant in claim.grants if claim is not None else ():
-            lease = self.leases.get((resource, grant.version))
-            if lease is not None and lease.deadline > self.now and lease.is_of(who):
-                return LiveHold(resource, grant, lease)
+    def keep_holder(self, holder: Holder) -> None:
+        if self.holders.get(holder.who) != holder:
+            self._blockers = None
+            self.holders[holder.who] = holder
+            self.changed_holders.add(holder.who)
+
+    def enter(self, who: Who) -> None:
+        """Make sure that a holder lives that gets a grant or ticket. What one held that has ended, and is not recorded
+        yet, as it is too much for a transaction, stays ended."""
+        self.entered.append(who)
+        holder = self.holders.get(who)
+        if holder is None or (end := self.find_end_of(holder)) <= self.now:
+            for claim in () if holder is None else list(self.claims.values()):
+                if claim.who == who and claim.deadline is None:
+                    self.keep(claim._replace(deadline=end))
+            lost = () if holder is None else holder.lost
+            self.keep_holder(enter(who, self.moment.caller, self.now, lost))
+
+    def adopt(self, who: Who) -> None:
+        """Give a claim whose holder is missing, after a rebuild, one with a full life."""
+        self.keep_holder(Holder(who, self.now + LEASE, self.now))
+
+    def _hear(self, who: Who) -> None:
+        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
+        caller, now = self.moment.caller, self.now
+        for holder in list(self.holders.values()):
+            is_known = caller.handle is None or caller.handle in holder.handles
+            if is_known and now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
+                continue  # heard a moment ago
+            is_left = holder.is_left_to(who, caller.host)
+            is_heard = holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))
+            if not (is_left or is_heard) or self.find_end_of(holder) <= now:
+                continue
+            if is_left:
+                self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
+                continue
+            is_back = holder.who == who and (holder.has_left or not is_known)
+            if is_back:
+                self.entered.append(who)  # its handle beats from now on
+            if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
+                self.keep_holder(self.drop_dead(holder).hear(caller, now, caller.handle if is_back else None))
+
+    def drop_dead(self, holder: Holder) -> Holder:
+        """The holder as one without a process, if none of those lives that beat for it."""
+        is_dead = holder.handles and self._lives(*holder.handles) is False
+        return holder._replace(handles=()) if is_dead else holder
+
+    def hand_over(self, left: Who, heir: Who) -> None:
+        """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
+        exclude each other. If that session does not call now, handles of its agent beat for those that are new to
+        it."""
+        session = heir.session
+        handles = self.holders[heir].handles if heir in self.holders else ()
+        for claim in list(self.claims.values()):
+            holder = self.holders[claim.who]
+            if holder.has_left and claim.who.is_family(left):
+                who = claim.who._replace(session=session)
+                if session == self.moment.caller.session:
+                    self.enter(who)
+                elif (own := self.holders.get(who)) is None or self.find_end_of(own) <= self.now:
+                    row = Holder(who, self.now + holder.lease, self.now, holder.lease, holder.idle_limit, holder.host)
+                    lost = () if own is None else own.lost
+                    self.keep_holder(row._replace(handles=handles, lost=lost))
+                self.give(claim, who)
+        for old in list(self.holders.values()):
+            successor = self.holders.get(old.who._replace(session=session)) or self.holders.get(heir)
+            if old.lost and old.who.is_family(left) and successor is not None and successor != old:
+                self.keep_holder(old._replace(lost=()))
+                self.keep_holder(successor._replace(lost=(*successor.lost, *old.lost)))
+
+    def give(self, claim: Claim, who: Who) -> None:
+        """Make a claim that of another holder, which lives. If both share it, one grant ends."""
+        if not claim.is_ticket and self.find_own(claim.resource, who) is not None:
+            self.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
+        else:
+            self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, who.session))
+
+    def is_whole(self, left: Who) -> bool:
+        """Whether all of a holder's family have left that hold or wait for something: it stays together."""
+        return all(self.holders[it.who].has_left for it in self.claims.values() if it.who.is_family(left))
+
+    def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
+        """Note that a grant ended without its holder's doing."""
+        holder = self.holders[claim.who]
+        lost = (*holder.lost, Loss(claim.resource, claim.version, why, reason))
+        self.keep_holder(holder._replace(lost=lost[-MAX_LOSSES:]))
+
+    def take_losses(self) -> list[Lost]:
+        """What agents of the caller's session, and those that left to the caller, have lost, which is then reported."""
+        losses, caller = [], self.moment.caller
+        for holder in list(self.holders.values()):
+            if holder.lost and (holder.who[1:] == caller[:2] or holder.is_left_to(self.who, caller.host)):
+                self.keep_holder(holder._replace(lost=()))
+                for resource, _, why, reason in holder.lost:
+                    grants = (claim for claim in self.list_grants(resource) if claim.resource == resource)
+                    grant = next(grants, None)
+                    losses.append(Lost(resource, why, None if grant is None else grant.who.agent, reason))
+        return losses
+
+    # --- holders
+
+    def is_held_by(self, claim: Claim, who: Who) -> bool:
+        """Whether it is a live grant of the caller, or of a namesake that left (same principal, below the same host) or
+        has no session."""
+        if claim.is_ticket or self.find_end(claim) <= self.now:
+            return False
+        is_left = self.holders[claim.who].is_left_to(who, self.moment.caller.host) and self.is_whole(claim.who)
+        is_anonymous = self.moment.caller.is_anonymous and claim.who.is_receipt_of(who)
+        return claim.who == who or is_left or is_anonymous
+
+    def lets_in(self, claim: Claim, who: Who) -> bool:
+        """An agent does not block its sub-agents (`claude` and `claude/tests`) within a session."""
+        of_session = claim.who.session == who.session and claim.who.principal == who.principal
+        return of_session and who.agent.startswith(claim.who.agent + "/")
+
+    def is_abandoned_to(self, claim: Claim, who: Who) -> bool:
+        """Whether a silent sub-agent of the caller holds it: then the caller may take it over."""
+        of_session = claim.who.session == who.session and claim.who.principal == who.principal
+        if not (of_session and claim.who.agent.startswith(who.agent + "/")):
+            return False
+        holder = self.holders.get(claim.who)
+        return holder is not None and holder.is_silent(self.now)
+
+    # --- grants
+
+    def find_end(self, claim: Claim) -> int:
+        """When a grant ends by the steady clock. One whose holder is unknown has a full life from now."""
+        if claim.deadline is not None:
+            return claim.deadline
+        holder = self.holders.get(claim.who)
+        if holder is None:
+            return self.now + LEASE
+        return holder.expires_at if holder.expires_at >= self.silence_end else self.find_end_of(holder)
+
+    def find_end_of(self, holder: Holder) -> int:
+        """When a holder ends. After a silence, each live process has time to beat: once, as silences may recur."""
+        if holder.handles and self.silence_start <= holder.expires_at < self.silence_end:
+            return holder.expires_at if self._lives(*holder.handles) is False else self.silence_end
+        return holder.expires_at
+
+    def is_connected(self, who: Who) -> bool | None:
+        """Whether the holder's process lives, or else the program that runs the agent; None if it cannot be known."""
+        holder = self.holders.get(who)
+        return None if holder is None else not holder.has_left and self._lives(*(holder.handles or (holder.host,)))
+
+    def _lives(self, *processes: str | None) -> bool | None:
+        """Whether one of them lives, None if it cannot be known."""
+        for process in processes:
+            if process not in self._alive:
+                self._alive[process] = self.is_alive(process)
+        answers = {self._alive[process] for process in processes}
+        return True if True in answers else None if None in answers else False
+
+    def count_idle_seconds(self, who: Who) -> float | None:
+        holder = self.holders.get(who)
+        return None if holder is None else max(0, self.now - holder.seen_at) / SECOND
+
+    def note_silence(self, committed_at: int, began_at: int, ended_at: int) -> None:
+        """From the time of the last commit of anybody, and those of the commits around the last silence."""
+        if self.now - committed_at > SILENCE:
+            began_at, ended_at = committed_at, self.now
+        self.silence_start, self.silence_end = began_at, ended_at + SILENCE
+
+    def list_grants(self, *resources: str) -> Iterator[Claim]:
+        """Live grants that overlap one of the resources, the oldest first."""
+        if self._ordered is None:
+            self._ordered = sorted(self.claims.values(), key=_by_position)
+        for claim in self._ordered:
+            if claim.is_ticket or not any(overlap(claim.resource, resource) for resource in resources):
+                continue
+            if self.find_end(claim) > self.now:
+                yield claim
+
+    def find_own(self, resource: str, who: Who) -> Claim | None:
+        """The caller's grant of exactly this resource."""
+        for claim in self.claims.values():
+            if claim.resource != resource or claim.is_ticket:
+                continue
+            if claim.who == who and self.find_end(claim) > self.now:
+                return claim
         return None
 
-    def holds_all(self, option: ResourceSet, who: Who, mode: Mode) -> bool:
-        for resource in option:
-            hold = self.hold_of(resource, who)
-            if hold is None or hold.grant.mode != mode:
-                return False
-        return True
+    def find_hold(self, resource: str, version: int) -> Claim | None:
+        """The grant of that version, or the one that has replaced it in another mode."""
+        claim = self.claims.get((resource, version))
+        if claim is None:
+            holds = (it for it in self.claims.values() if (it.resource, it.hold) == (resource, version))
+            claim = next(holds, None)
+        return claim
 
-    def former_holds(self, resource: str, who: Who) -> list[LiveHold]:
-        """The holds of exactly this resource by ended sessions with the same agent name and principal."""
-        return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)] if self.leases else []
+    def find_receipt(self, resource: str, who: Who) -> Claim | None:
+        """The grant of exactly this resource of a caller of that name without a session."""
+        grants = (it for it in self.list_grants(resource) if it.resource == resource)
+        return next((it for it in grants if it.who.is_receipt_of(who)), None)
 
-    def conflicting_holds(
-        self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
-    ) -> Iterator[LiveHold]:
-        """The holds that conflict with a claim of the resource. Two shared claims never conflict. `who` None: every
-        holder counts as somebody else. Holds of resources in `option` that `who` may resume do not conflict."""
-        for hold in self._holds_that_overlap(resource):
-            if mode == "shared" == hold.grant.mode:
+    def list_obstacles(self, request: Request) -> Iterator[Claim]:
+        """The grants of others that exclude it."""
+        for claim in self.list_grants(*request.resources):
+            who = request.who
+            if request.mode == "shared" == claim.mode or claim.who == who or self.lets_in(claim, who):
                 continue
-            if who is None or not self._admits(hold, who, option or (resource,)):
-                yield hold
+            if not self.is_abandoned_to(claim, who):
+                yield claim
 
-    def _holds_that_overlap(self, resource: str) -> list[LiveHold]:
-        found = self._overlapping_holds.get(resource)
-        if found is None:
-            found = [hold for claim in self.overlapping(resource) for hold in self.holds(claim.resource)]
-            self._overlapping_holds[resource] = found
-        return found
+    def find_last_end(self, names: tuple[str, ...]) -> Ended | None:
+        """How the last hold of these resources ended, recorded or not."""
+        for claim in () if self.is_quiet else list(self.claims.values()):
+            is_hold = not (claim.is_ticket or claim.is_offered)
+            if is_hold and claim.resource in names and self.find_end(claim) <= self.now:
+                self.note_expiry(claim)
+        last = None
+        for name in names:
+            if name in self.ends and (last is None or self.ends[name][0] > self.ends[last][0]):
+                last = name
+        if last is None:
+            return None
+        end = self.ends[last]
+        return end if isinstance(end, Ended) else read_end(last, *end)
 
-    def _admits(self, hold: LiveHold, who: Who, option: ResourceSet) -> bool:
-        lease = hold.lease
-        if not lease.may_admit(who.agent):
-            return False
-        resumes = hold.resource in option and lease.is_left_to(who, self.now)
-        return resumes or lease.is_of(who) or lease.lets_in(who)
-
-    def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
-        """The most recently ended hold of these resources or of overlapping ones, with its resource; None if there is
-        none."""
-        last: tuple[str, PastHold] | None = None
-        for resource in option:
-            exact = self.claims.get(resource)
-            for claim in (*((exact,) if exact is not None else ()), *self.overlapping(resource)):
-                if claim.past is not None and (last is None or claim.past.at > last[1].at):
-                    last = claim.resource, claim.past
-        return last
+    def note_expiry(self, claim: Claim) -> int:
+        """Keep how a grant ended that is due. Returns when, in microseconds since 1970."""
+        at = self.moment.at - (self.now - self.find_end(claim))
+        position = self.moment.position + len(self.events) + 1
+        facts = (claim.who.agent, at, claim.version, claim.who.session)
+        self.ends[claim.resource] = Ended(position, claim.resource, "expired", *facts)
+        return at
 
     # --- tickets
 
-    def waiting(self) -> list[Waiting]:
-        """All live tickets, in queue order."""
-        return list(self.queue.values())
+    def find_ticket_end(self, ticket: Claim) -> int:
+        """When a ticket leaves the queue: some time after its waiter's call, or with its holder."""
+        end = ticket.deadline if ticket.deadline is not None else ticket.waits_until + ABSENCE
+        holder = self.holders.get(ticket.who)
+        return end if holder is None else min(end, self.find_end_of(holder))
 
-    def _live_tickets(self) -> dict[Key, Waiting]:
-        leases, now = self.leases, self.now
-        return {
-            key: Waiting(ticket.resource, ticket, lease)
-            for key, ticket in self.tickets.items()
-            if (lease := leases.get(key)) is not None and lease.deadline > now
-        }
+    def list_tickets(self, *resources: str) -> list[Claim]:
+        """Tickets for something that overlaps, in queue order."""
+        tickets = [claim for claim in self.claims.values() if claim.is_ticket and wants(claim, resources)]
+        return sorted((it for it in tickets if self.find_ticket_end(it) > self.now), key=_by_position)
 
-    def present(self) -> list[Waiting]:
-        """The live tickets whose waiters are in a call."""
-        now = self.now
-        return [waiting for waiting in self.queue.values() if waiting.lease.waiting_until > now]
+    def list_waiters(self) -> list[Claim]:
+        """All tickets whose waiters are in a call, in queue order."""
+        waiters = [claim for claim in self.claims.values() if claim.is_ticket and claim.waits_until > self.now]
+        return sorted((it for it in waiters if self.find_ticket_end(it) > self.now), key=_by_position)
 
-    def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
-        """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
-        principal."""
-        if not self.queue:
-            return []
-        return [
-            waiting
-            for waiting in self.tickets_under(who.agent)
-            if waiting.resource == resource and (waiting.lease.is_of(who) or waiting.lease.is_left_to(who, self.now))
-        ]
-
-    def tickets_under(self, agent: str) -> list[Waiting]:
-        """The live tickets under an agent's name, in queue order."""
-        return [waiting for waiting in self.queue.values() if waiting.ticket.agent == agent]
-
-    def queued_for(self, *resources: str) -> list[Waiting]:
-        """The live tickets for anything that overlaps these resources, in queue order."""
-        if not self.queue:
-            return []
-        return [waiting for waiting in self.queue.values() if wants(waiting.ticket, resources)]
-
-    # --- who may have what
-
-    def is_free(self, wanted: WantedClaim, option: ResourceSet) -> bool:
-        return self.blocking_hold(wanted, option) is None and not self.queued_before(wanted, option)
-
-    def blocking_hold(self, wanted: WantedClaim, option: ResourceSet) -> LiveHold | None:
-        """The first hold that conflicts with this option."""
-        if not self.leases:
-            return None
-        for resource in option:
-            for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option):
-                return hold
-        return None
-
-    def queued_before(self, wanted: WantedClaim, option: ResourceSet) -> list[Waiting]:
-        """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
-        ahead in the queue for a resource whose claim the caller resumes from an ended session of its name."""
-        if not self.queue or not (present := self.present()):
-            return []
-        option = tuple(resource for resource in option if not self._resumes(resource, wanted))
+    def list_earlier(self, request: Request) -> list[Claim]:
+        """The waiters that came earlier and exclude it, except those that wait for the caller."""
         earlier = [
-            waiting
-            for waiting in present
-            if waiting.ticket.turn < wanted.turn
-            and precedes(waiting, wanted, option)
-            and not waiting.lease.is_of(wanted.who)
+            ticket
+            for ticket in self.list_waiters()
+            if ticket.position < request.position and ticket.who != request.who and self._excludes(ticket, request)
         ]
-        if not earlier or not self._holds_or_waits(wanted.who):
-            return earlier
-        links = WaitLinks(self)
-        return [waiting for waiting in earlier if not links.reach(waiting.lease.who, wanted.who)]
+        return [ticket for ticket in earlier if not self.waits_for(ticket.who, request.who)]
 
-    def _resumes(self, resource: str, wanted: WantedClaim) -> bool:
-        former = self.former_holds(resource, wanted.who)
-        return any(hold.grant.mode in ("exclusive", wanted.mode) for hold in former)
-
-    def _holds_or_waits(self, who: Who) -> bool:
-        """Whether `who` has a grant or a ticket here; otherwise no agent waits for it."""
-        return any(lease.agent == who.agent and lease.who == who for lease in self.leases.values())
-
-    def holders(self, wanted: WantedClaim, option: ResourceSet) -> set[Who]:
-        """Who holds what conflicts with this option."""
-        return {
-            hold.lease.who
-            for resource in option
-            for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
-        }
-
-
-class WaitLinks:
-    """Who waits for whom on a board: waiters wait for holders, and for waiters ahead of them."""
-
-    def __init__(self, board: ClaimBoard) -> None:
-        self._board = board
-        self._present = board.present()
-        self._known: dict[Who, set[Who]] = {}
-
-    def reach(self, start: Who, goal: Who) -> bool:
-        """Whether `start` waits for `goal`, directly or through others."""
-        seen, rest = {start}, [start]
+    def waits_for(self, start: Who, goal: Who) -> bool:
+        """Whether one agent waits for another, directly or through others."""
+        if self._blockers is None:
+            self._blockers = self._find_blockers()
+        reached, rest = {start}, [start]
         while rest:
-            for found in self._of(rest.pop()) - seen:
-                if found == goal:
-                    return True
-                seen.add(found)
-                rest.append(found)
+            others = self._blockers.get(rest.pop(), set())
+            if goal in others:
+                return True
+            rest += others - reached
+            reached |= others
         return False
 
-    def _of(self, who: Who) -> set[Who]:
-        found = self._known.get(who)
-        if found is None:
-            found = self._known[who] = set()
-            for number, waiting in enumerate(self._present):
-                if waiting.lease.agent == who.agent and waiting.lease.who == who:
-                    found |= self._waited_for(waiting.wanted, self._present[:number])
-            found.discard(who)
-        return found
+    def _find_blockers(self) -> dict[Who, set[Who]]:
+        """Whom each waiter waits for."""
+        blockers: dict[Who, set[Who]] = {}
+        waiters = self.list_waiters()
+        for number, ticket in enumerate(waiters):
+            request = request_of(ticket)
+            others = blockers.setdefault(ticket.who, set())
+            others |= {claim.who for claim in self.list_obstacles(request)}
+            others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, request)}
+        return blockers
 
-    def _waited_for(self, wanted: WantedClaim, earlier: list[Waiting]) -> set[Who]:
-        found: set[Who] = set()
-        for option in wanted.options:
-            found |= self._board.holders(wanted, option)
-            found |= {before.lease.who for before in earlier if precedes(before, wanted, option)}
-        return found
+    def is_free(self, request: Request) -> bool:
+        return next(self.list_obstacles(request), None) is None and not self.list_earlier(request)
 
-
-def precedes(earlier: Waiting, wanted: WantedClaim, option: ResourceSet) -> bool:
-    """Whether an earlier ticket has precedence for this option; not for a ticket of the same agent."""
-    return (
-        wants(earlier.ticket, option)
-        and not (wanted.mode == "shared" == earlier.ticket.mode)
-        and not earlier.lease.lets_in(wanted.who)
-    )
+    def _excludes(self, earlier: Claim, request: Request) -> bool:
+        if request.mode == "shared" == earlier.mode or self.lets_in(earlier, request.who):
+            return False
+        return wants(earlier, request.resources)

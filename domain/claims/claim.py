@@ -1,280 +1,232 @@
-"""A claim: who holds one resource, who waits for it, and how its last hold ended.
+"""Claims: who holds a resource, who waits for it, and how the last hold ended."""
 
-Contains facts only. Whether a hold is alive is kept outside the log: see lease.py. Who may hold is decided over a
-board, because subtrees and waiting span several claims: see board.py.
-"""
+import json
+from typing import Any, Final, Literal, NamedTuple
 
-from collections.abc import Collection
-from typing import Annotated, ClassVar, Literal, NamedTuple
-
-from pydantic import Field
-
-from holdlog.domain.claims.resource import Resource, overlap
-from holdlog.domain.message import Event
-from holdlog.domain.names import Agent, Label, Note, claim_stream
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.moment import SECOND
 
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]
 """What the holder reports that it did to the resource."""
 
-FileDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""SHA-256 of the content of a file, in hexadecimal."""
+OFFER: Final = 30 * SECOND
+"""How long a grant from the queue waits for the call that collects it."""
+ABSENCE: Final = 120 * SECOND
+"""How long a ticket outlives the call that waited: a caller that returns in time keeps its place."""
 
 # --- events
 
 
-class ClaimGranted(Event):
-    """An agent acquired the claim. `ticket`: version of the ClaimQueued that it fulfils. `instead_of`: version of the
-    own grant that it replaces. `session`: that of the holder; the envelope names the session whose call caused the
-    grant. None in format 1."""
+class ClaimGranted(NamedTuple):
+    """`by`, `of_principal`, `of_session`: the holder, who need not be the caller. `ticket`: version of the ClaimQueued
+    that it fulfils; `instead_of`: version of the own grant that it replaces."""
 
-    topic: ClassVar[str] = "ClaimGranted"
-    payload_field: ClassVar[str | None] = "note"
-    agent: Agent
-    principal: Label | None = None
-    session: Label | None = None
+    stream: str
+    by: str
+    of_session: str
+    of_principal: str | None = None
     mode: Mode = "exclusive"
     ticket: int | None = None
     instead_of: int | None = None
-    note: Note | None = None
+    note: str | None = None
 
 
-class ClaimResumed(Event):
-    """The agent resumed, from `session`, the claim that its ended `former_session` held: the grant of version
-    `grant` ends, and the version of this event identifies the new one. `ticket` as in ClaimGranted."""
+class ClaimReleased(NamedTuple):
+    """The grant of version `grant` ended. `forced_by`: the person who took it; `note` is then the reason."""
 
-    topic: ClassVar[str] = "ClaimResumed"
-    payload_field: ClassVar[str | None] = "note"
-    agent: Agent
-    principal: Label | None = None
-    session: Label | None = None
-    former_session: Label | None = None
-    mode: Mode = "exclusive"
+    stream: str
+    by: str
     grant: int
-    ticket: int | None = None
-    note: Note | None = None
-
-
-class ClaimReleased(Event):
-    """A grant was released, by its holder or by another caller. `grant`: version of the grant that ends (None in logs
-    of major 1, where a claim had one grant). `forced_by`: the person who took it from the holder, whose principal is
-    `holder_principal`; `note` is then the reason.
-
-    `former_session`: the ended session that held it, when another session of the same name released it.
-    `released_by_name`: a caller without session and receipt released a claim that was made without a session."""
-
-    topic: ClassVar[str] = "ClaimReleased"
-    payload_field: ClassVar[str | None] = "note"
-    agent: Agent
-    grant: int | None = None
     outcome: Outcome = "released"
-    moved_to: Resource | None = None
-    forced_by: Agent | None = None
-    holder_principal: Label | None = None
-    former_session: Label | None = None
-    released_by_name: Literal[True] | None = None
-    note: Note | None = None
+    moved_to: str | None = None
+    forced_by: str | None = None
+    note: str | None = None
 
 
-class ClaimExpired(Event):
-    """The lease of a grant ended at `due` (microseconds UTC), which may be earlier than it was noticed.
+class ClaimExpired(NamedTuple):
+    """The lease of a grant ended at `due` (microseconds since 1970), which may be earlier than it was noticed."""
 
-    `collected` False: it was offered to a waiter that did not collect it. `principal`: the holder's;
-    None in format 1."""
-
-    topic: ClassVar[str] = "ClaimExpired"
-    agent: Agent
-    principal: Label | None = None
+    stream: str
+    by: str
+    of_session: str
     grant: int
     due: int
-    collected: bool = True
 
 
-class ClaimQueued(Event):
-    """An agent queued for the resource and `also`, or for one of `alternatives`. `turn` orders all tickets."""
+class OfferExpired(NamedTuple):
+    """A grant ended that was offered to a waiter that did not collect it."""
 
-    topic: ClassVar[str] = "ClaimQueued"
-    payload_field: ClassVar[str | None] = "note"
-    agent: Agent
-    principal: Label | None = None
+    stream: str
+    by: str
+    grant: int
+
+
+class ClaimQueued(NamedTuple):
+    """An agent queued for the resource and `also`."""
+
+    stream: str
+    by: str
+    of_session: str
+    of_principal: str | None = None
     mode: Mode = "exclusive"
-    turn: int
-    also: tuple[Resource, ...] = ()
-    alternatives: tuple[Resource, ...] = ()
-    note: Note | None = None
+    also: tuple[str, ...] = ()
+    note: str | None = None
 
 
-class ClaimUnqueued(Event):
-    """A ticket left the queue. `why`: the waiter left, did not return in time, or got another resource that it
-    requested. `principal`: the waiter's; None in format 1."""
+class ClaimUnqueued(NamedTuple):
+    """A ticket left the queue: its waiter left, did not return in time, or got what it wanted otherwise."""
 
-    topic: ClassVar[str] = "ClaimUnqueued"
-    agent: Agent
-    principal: Label | None = None
+    stream: str
+    by: str
     ticket: int
     why: Literal["left", "absent", "granted"]
 
 
-class FileChanged(Event):
-    """An agent changed the file that the resource names, as hooks of its host saw it. `sha256`: of the new content;
-    None: it was removed."""
+class ClaimHandedOver(NamedTuple):
+    """The grant or ticket of version `claim` is that of agent and session `by` and `of_session` from now on: the same
+    agent, which goes on in that session, or calls itself so."""
 
-    topic: ClassVar[str] = "FileChanged"
-    agent: Agent
-    principal: Label | None = None
-    sha256: FileDigest | None
+    stream: str
+    by: str
+    claim: int
+    of_session: str
 
 
-ClaimEvent = ClaimGranted | ClaimResumed | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued | FileChanged
+class FileChanged(NamedTuple):
+    """An agent changed a file, as hooks of its host saw it. `sha256`: of the new content; None: it was removed."""
+
+    stream: str
+    by: str
+    sha256: str | None
+
+
+ClaimEvent = (
+    ClaimGranted
+    | ClaimReleased
+    | ClaimExpired
+    | OfferExpired
+    | ClaimQueued
+    | ClaimUnqueued
+    | ClaimHandedOver
+    | FileChanged
+)
 
 # --- state
 
 
-class Grant(NamedTuple):
-    """One agent's hold. `version` identifies it and fences the writes of its holder."""
+class Claim(NamedTuple):
+    """A row of the view `claims`: a grant or a ticket, identified by resource and version of its event. `position`,
+    `since`: of that event; the position orders all tickets. `hold`: version of the holder's first grant of the
+    resource, which later ones in another mode have replaced.
 
-    version: int
-    agent: str
-    principal: str | None
-    mode: Mode
-    claimed_at: int
-    session: str | None = None
-
-
-class Ticket(NamedTuple):
-    """One agent's place in the queue of a resource; `version` identifies it there, a smaller `turn` comes first."""
+    No part of the view: `deadline` (steady clock): of a grant with its own lease, of an offer, or of a ticket whose
+    waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note` as last said.
+    """
 
     resource: str
     version: int
-    agent: str
-    principal: str | None
+    is_ticket: bool
     mode: Mode
+    who: Who
+    position: int
     since: int
-    turn: int
-    also: tuple[str, ...]
-    alternatives: tuple[str, ...]
+    hold: int
+    also: tuple[str, ...] = ()
+    deadline: int | None = None
+    waits_until: int = 0
+    is_offered: bool = False
+    note: str | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.resource, self.version
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        return self.resource, *self.also
 
 
-class PastHold(NamedTuple):
-    """How the last hold ended. `at`: microseconds UTC. `principal`, `session` and `version` are those of the grant,
-    if recorded."""
+Claims = dict[tuple[str, int], Claim]
+Keys = tuple[tuple[str, int], ...]
 
+
+class Ended(NamedTuple):
+    """How the last hold of a resource ended. `grant`: the version that ended."""
+
+    position: int
+    resource: str
+    outcome: str
     holder: str
-    outcome: Literal["released", "modified", "created", "deleted", "moved", "expired", "forced"]
     at: int
+    grant: int
+    of_session: str | None = None
     note: str | None = None
     moved_to: str | None = None
     forced_by: str | None = None
-    principal: str | None = None
-    session: str | None = None
-    version: int | None = None
 
 
-class Claim(NamedTuple):
-    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent and its sub-agents.
-    `waiting`: the number of tickets in its queue."""
+_parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
+"""Without the calls around it: what the log has is JSON without blanks."""
 
-    resource: str
-    version: int = 0
-    grants: tuple[Grant, ...] = ()
-    waiting: int = 0
-    past: PastHold | None = None
 
-    @property
-    def stream(self) -> str:
-        return claim_stream(self.resource)
+def read_end(resource: str, position: int, topic: str, at: int, meta: str, payload: str | None) -> Ended:
+    """From a row of the log."""
+    about = _parse(meta, 0)[0]
+    note = _parse(payload, 0)[0].get("note") if payload is not None else None
+    forced_by = about.get("forced_by")
+    outcome = "expired" if topic == "ClaimExpired" else "forced" if forced_by else about.get("outcome", "released")
+    facts = (about["grant"], about.get("of_session"), note, about.get("moved_to"), forced_by)
+    return Ended(position, resource, outcome, about["by"], about.get("due", at), *facts)
 
-    def grant(self, version: int) -> Grant | None:
-        for grant in self.grants:
-            if grant.version == version:
-                return grant
-        return None
+
+def describe_release(event: ClaimReleased, position: int, at: int) -> Ended:
+    """As `read_end` will find it."""
+    outcome = "forced" if event.forced_by is not None else event.outcome
+    facts = (event.grant, None, event.note, event.moved_to, event.forced_by)
+    return Ended(position, event.stream.partition(":")[2], outcome, event.by, at, *facts)
+
+
+def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
+    """Whether a ticket asks for something that overlaps one of these."""
+    return any(overlap(one, other) for one in ticket.resources for other in resources)
 
 
 # --- evolve
 
 
-def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
-    """`at` (microseconds UTC) comes from the event's envelope."""
-    version = claim.version + 1
-    grants, waiting, past = claim.grants, claim.waiting, claim.past
-    match event:
-        case ClaimGranted(instead_of=replaced) | ClaimResumed(grant=replaced):
-            granted = Grant(version, event.agent, event.principal, event.mode, at, event.session)
-            grants = (*grants, granted) if replaced is None else (*_without(grants, replaced), granted)
-            waiting -= event.ticket is not None
-        case ClaimReleased(agent=agent, grant=ended, forced_by=by):
-            past = PastHold(
-                holder=agent,
-                outcome="forced" if by else event.outcome,
-                at=at,
-                note=event.note,
-                moved_to=event.moved_to,
-                forced_by=by,
-                version=ended,
-                **_holder(claim, ended),
-            )
-            grants = _without(grants, ended) if ended is not None else ()
-        case ClaimExpired(agent=agent, grant=ended, due=due):
-            if event.collected:
-                past = PastHold(agent, "expired", due, version=ended, **_holder(claim, ended))
-            grants = _without(grants, ended)
-        case ClaimQueued():
-            waiting += 1
-        case ClaimUnqueued():
-            waiting -= 1
-        case FileChanged():
-            pass  # the version counts it
-    return Claim(claim.resource, version, grants, waiting, past)
+def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> Keys:
+    """Change the grants and tickets of the event's resource; `version`: that of the event in its stream. Returns the
+    keys of the rows that changed."""
+    resource = event.stream[_PREFIX:]
+    kind = type(event)
+    if kind is ClaimGranted:
+        who, note, deadline, hold = Who(event.by, event.of_session, event.of_principal), event.note, None, version
+        keys: Keys = ((resource, version),)
+        for before in (event.instead_of, event.ticket):
+            if before is not None and (old := claims.pop((resource, before), None)) is not None:
+                note = note or old.note
+                if before == event.instead_of:
+                    deadline, hold = None if old.is_offered else old.deadline, old.hold
+                keys = (*keys, (resource, before))
+        place = (resource, version, False, event.mode, who, position, at, hold)
+        claims[keys[0]] = Claim(*place, (), deadline, 0, False, note)
+        return keys
+    if kind is ClaimQueued:
+        who = Who(event.by, event.of_session, event.of_principal)
+        facts = (event.mode, who, position, at, version, event.also)
+        claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
+        return ((resource, version),)
+    if kind is ClaimHandedOver:
+        key = (resource, event.claim)
+        claims[key] = claims[key]._replace(who=Who(event.by, event.of_session, claims[key].who.principal))
+        return (key,)
+    if kind is FileChanged:
+        return ()  # its version is counted
+    key = (resource, event.ticket if kind is ClaimUnqueued else event.grant)
+    claims.pop(key, None)
+    return (key,)
 
 
-def new_ticket(claim: Claim, event: ClaimEvent, at: int) -> Ticket | None:
-    """The ticket that an event adds to the queue; None if it adds none. `claim`: after the event."""
-    match event:
-        case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
-            requested = (event.also, event.alternatives)
-            return Ticket(claim.resource, claim.version, agent, principal, mode, at, turn, *requested)
-        case _:
-            return None
-
-
-def ended_ticket(event: ClaimEvent) -> int | None:
-    """The version of the ticket that an event removes from the queue of its claim; None if it removes none."""
-    match event:
-        case ClaimGranted(ticket=ended) | ClaimResumed(ticket=ended) | ClaimUnqueued(ticket=ended):
-            return ended
-        case _:
-            return None
-
-
-def requested(ticket: Ticket) -> tuple[str, ...]:
-    """The resources that a ticket requests, of any of its options."""
-    return ticket.resource, *ticket.also, *ticket.alternatives
-
-
-def wants(ticket: Ticket, resources: Collection[str]) -> bool:
-    """Whether a ticket requests something that overlaps one of these."""
-    return ticket.resource in resources or any(overlap(one, other) for one in requested(ticket) for other in resources)
-
-
-def ends_grant(event: ClaimEvent, version: int) -> bool:
-    """Whether an event of its claim ends the grant of this version."""
-    match event:
-        case ClaimReleased(grant=None):
-            return True
-        case ClaimReleased(grant=ended) | ClaimExpired(grant=ended) | ClaimResumed(grant=ended):
-            return ended == version
-        case ClaimGranted(instead_of=ended):
-            return ended == version
-        case _:
-            return False
-
-
-def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
-    """Principal and session of the grant that ends."""
-    grant = claim.grant(version) if version is not None else claim.grants[0] if claim.grants else None
-    return {} if grant is None else {"principal": grant.principal, "session": grant.session}
-
-
-def _without(grants: tuple[Grant, ...], version: int) -> tuple[Grant, ...]:
-    return tuple([grant for grant in grants if grant.version != version])
+_PREFIX: Final = len("claim:")

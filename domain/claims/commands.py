@@ -1,210 +1,180 @@
-"""Commands on claims and their outcomes. Durations in microseconds."""
+"""Commands that processes and hooks pass without pydantic. A test compares the first two with their operations."""
 
-from typing import ClassVar, Final, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field, model_validator
-
-from holdlog.domain.claims.claim import FileDigest, Mode, Outcome, PastHold
-from holdlog.domain.claims.lease import GRACE, SECOND, Loss
-from holdlog.domain.claims.resource import ClaimableResource, Resource
-from holdlog.domain.message import Command
-from holdlog.domain.names import Agent, AllowedAgent, Note
-from holdlog.domain.refusals import Hold
-
-MAX_RESOURCES: Final = 100
-"""Maximum resources in one call."""
-MAX_OF_PRINCIPAL: Final = 1_024
-"""Claims that one principal, including the local user, may hold and wait for over all its sessions."""
+from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
+from holdlog.domain.claims.holder import Who, list_ancestors
+from holdlog.domain.moment import Moment
+from holdlog.domain.state import Decision, Reads, State
 
 
-class AcquireClaim(Command):
-    """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
-
-    Durations in microseconds. `lease`: what a renewal grants; `explicit`: the agent chose it. `wait`: how long the
-    caller will queue in this call. `most`: claims that the session may hold. `receipt`: salted hash of the receipt that
-    the caller passed; `new_receipt`: of the one that it gets if it has no session and passed no valid receipt.
-    """
-
-    kind: ClassVar[str] = "claim"
-    resource: ClaimableResource
-    agent: AllowedAgent
-    also: tuple[ClaimableResource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
-    alternatives: tuple[ClaimableResource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
+class Acquire(NamedTuple):
+    resource: str
+    agent: str
+    receipt: str | None = None
+    also: list[str] | None = None
+    lease_seconds: float | None = None
+    wait_seconds: float = 0
     mode: Mode = "exclusive"
-    note: Note | None = None
-    lease: int = 300 * SECOND
-    explicit: bool = Field(default=False, serialization_alias="told")
-    wait: int = 0
-    most: int = 64
+    note: str | None = None
+
+    def reads(self) -> Reads:
+        return declare_claim(self)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return acquire(self, state, moment)
+
+
+class Release(NamedTuple):
+    agent: str
+    resource: str | None = None
     receipt: str | None = None
-    new_receipt: str | None = None
-
-    @model_validator(mode="after")
-    def _either(self) -> "AcquireClaim":
-        if self.also and self.alternatives:
-            raise ValueError("alternatives: cannot be combined with also; pass one of them")
-        return self
-
-
-class ReleaseClaim(Command):
-    """Release the resource and `also`; without a resource, everything that the caller holds or waits for. `version`:
-    only this grant. `receipt`: salted hash of the receipt that identifies a caller without a session.
-
-    `forced`: a person takes it from its holder; `agent` is then that person, and `note` the reason. `holder`: only from
-    holders of that name.
-    """
-
-    kind: ClassVar[str] = "release"
-    resource: Resource | None = None
-    agent: AllowedAgent
-    also: tuple[Resource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
+    also: list[str] | None = None
     outcome: Outcome | None = None
-    moved_to: ClaimableResource | None = None
-    note: Note | None = None
-    version: int | None = None
-    forced: bool = False
-    holder: Agent | None = None
+    moved_to: str | None = None
+    note: str | None = None
+
+    def reads(self) -> Reads:
+        return declare_release(self)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return release(self, state, moment)
+
+
+class GiveUp(NamedTuple):
+    """End a claim that waited. Its place stays for two minutes, unless it `leaves` the queue."""
+
+    resource: str
+    agent: str
     receipt: str | None = None
+    also: tuple[str, ...] | None = None
+    mode: Mode = "exclusive"
+    leaves: bool = False
 
-    @model_validator(mode="after")
-    def _complete(self) -> "ReleaseClaim":
-        if self.moved_to is None and self.outcome == "moved":
-            raise ValueError("moved_to: is required with outcome=moved; pass the new path")
-        if self.moved_to is not None and self.outcome != "moved":
-            raise ValueError("moved_to: is only allowed with outcome=moved")
-        if self.moved_to is not None and self.moved_to == self.resource:
-            raise ValueError("moved_to: must differ from resource")
-        if self.also and self.resource is None:
-            raise ValueError("also: requires resource; pass the first name as resource")
-        return self
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return give_up(self, state, moment)
+
+    def reads(self) -> Reads:
+        return Reads(claims="all", receipt=self.receipt)
 
 
-class RecordFileChange(Command):
-    """Record that an agent changed the file that the resource names. `sha256`: of its new content; None: it was
-    removed."""
-
-    kind: ClassVar[str] = "record_file_change"
-    resource: Resource
-    agent: Agent
-    sha256: FileDigest | None
-
-
-class StopWaiting(Command):
-    """End a blocking call that did not get the resource; the ticket keeps its place for a while."""
-
-    kind: ClassVar[str] = "step_back"
-    resource: Resource
-    agent: Agent
-    ticket: int
-    receipt: str | None = None
-
-
-class Sweep(Command):
-    """End what is due, and sessions kept alive by their calls that made none for a minute.
-
-    `heirs`: ended process, session and new process of each session that continues in another process. `ended`: ended
-    processes, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent chose the duration."""
-
-    kind: ClassVar[str] = "sweep"
-    ended: tuple[str, ...] = ()
-    heirs: tuple[tuple[str, str, str], ...] = ()
-    grace: int = GRACE
-    cut: bool = True
-
-
-class Renew(Command):
-    """Report that a process is alive, with these sessions (and when each last called, steady microseconds) and these
-    grants (resource and version). It takes over the grants of a session that had another process."""
-
-    kind: ClassVar[str] = "renew"
-    server: str
-    sessions: tuple[tuple[str, int], ...] = ()
-    grants: tuple[tuple[str, int], ...] = ()
-
-
-class CollectLostClaims(Command):
-    """Return and remove the losses of the caller's session, or of the holder of this receipt (salted hash); only those
-    of the caller's principal."""
-
-    kind: ClassVar[str] = "tell_losses"
-    session: str | None
-    receipt: str | None = None
-
-
-class TouchSessions(Command):
-    """Record that sessions kept alive by their calls made one or have one open. Each has its principal and the
-    time when its last call began (steady microseconds). A session that ended before that call is alive again."""
-
-    kind: ClassVar[str] = "touch_sessions"
-    sessions: tuple[tuple[str | None, str, int], ...]
-
-
-class EndSession(Command):
-    """End a session of the caller's principal that is kept alive by its calls; its leases keep their deadlines."""
-
-    kind: ClassVar[str] = "end_session"
-    session: str
-
-
-class QueuedTicket(NamedTuple):
-    """A waiter. `since`: microseconds UTC."""
+class ListGrants(NamedTuple):
+    """What the agent holds of these resources: names, versions of the first grants, positions."""
 
     agent: str
-    since: int
-    note: str | None
-    principal: str | None = None
+    resources: tuple[str, ...]
+    receipt: str | None = None
+
+    def reads(self) -> Reads:
+        return Reads(resources=self.resources, receipt=self.receipt)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        who = board.start(moment, self.agent)
+        own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
+        return [], tuple((it.resource, it.hold, it.position) for it in own if not it.is_offered)
 
 
-class ClaimAcquired(NamedTuple):
-    """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before. `expires_in`: microseconds from `at` (microseconds UTC).
-    `past`: how the last hold of `past_of` ended: the resource, one claimed with it, or one that overlaps them.
+class Finish(NamedTuple):
+    """End a block that had these grants (resources and versions of the first): release those in `ends`."""
 
-    `is_former`: `past` was held by another session of the same name and principal. `previous_session_ended_at`:
-    set if the claim was resumed from an ended session of the same name (microseconds UTC).
-    `receipt`: salted hash of the receipt that identifies a holder without a session."""
+    agent: str
+    grants: tuple[tuple[str, int], ...]
+    ends: tuple[tuple[str, int], ...]
+    outcome: Outcome | None = None
+    moved_to: str | None = None
+    note: str | None = None
+    receipt: str | None = None
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return finish(self, state, moment)
+
+    def reads(self) -> Reads:
+        return Reads(resources=tuple(name for name, _ in self.grants), receipt=self.receipt)
+
+
+class Renewal(NamedTuple):
+    """A grant with a lease of its own, in microseconds, that a process prolongs."""
 
     resource: str
     version: int
-    position: int
-    claimed_at: int
-    expires_in: int
-    at: int
-    already: bool = False
-    also: tuple[tuple[str, int], ...] = ()
-    past: PastHold | None = None
-    past_of: str | None = None
-    is_former: bool = False
-    waiting: tuple[QueuedTicket, ...] = ()
-    previous_session_ended_at: int | None = None
+    lease: int
+
+
+class Beat(NamedTuple):
+    """Keep holders of a process alive, those in `open_calls` whenever they were heard. Returns those that hold or wait
+    for something, or have lost something and not learnt it."""
+
+    holders: tuple[Who, ...]
+    open_calls: frozenset[Who] = frozenset()
+    renewals: tuple[Renewal, ...] = ()
+
+    def reads(self) -> Reads:
+        return Reads(claims="own", queues=True)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        board.start(moment)
+        in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
+        handle = moment.caller.handle
+        new = [it.who for it in board.holders.values() if it.who[1:] == moment.caller[:2] and handle in it.handles]
+        board.entered += [who for who in new if who not in self.holders]  # they were handed over to this handle
+        for who in self.holders:
+            holder = board.holders.get(who)
+            if holder is not None and board.find_end_of(holder) > board.now:
+                board.keep_holder(holder.beat(moment.caller.handle, board.now, who in in_calls))
+        for resource, version, lease in self.renewals:
+            claim = board.find_hold(resource, version)
+            if claim is not None and claim.deadline is not None and board.find_end(claim) > board.now:
+                board.keep(claim._replace(deadline=max(claim.deadline, board.now + lease)))
+        active = {claim.who for claim in board.claims.values()} | {it.who for it in board.holders.values() if it.lost}
+        for who in self.holders:
+            if who not in active and (holder := board.holders.get(who)) is not None:
+                board.keep_holder(holder.end_beats(moment.caller.handle))
+        return board.events, tuple(who for who in self.holders if who in active)
+
+
+class Leave(NamedTuple):
+    """The caller's handle is closed, in which some holders had `open_calls`: callers of the same names below the same
+    host may take over from its holders, except `guests`, whose calls come in other ways."""
+
+    open_calls: frozenset[Who] = frozenset()
+    guests: frozenset[Who] = frozenset()
+
+    def reads(self) -> Reads:
+        return Reads(claims="all")
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return leave(self, state, moment)
+
+
+class Call(NamedTuple):
+    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one (`*`:
+    all), which has made these `changes` of files: resources, and the SHA-256 of the content, None if it was removed."""
+
+    agent: str
     receipt: str | None = None
+    begins: str | None = None
+    lasts: int = 0
+    ends: str | None = None
+    changes: tuple[tuple[str, str | None], ...] = ()
 
+    def reads(self) -> Reads:
+        return Reads(resources=tuple(name for name, _ in self.changes), claims="holders", receipt=self.receipt)
 
-class Queued(NamedTuple):
-    """The resource is not free; the agent keeps its place, `position` counted from 1. `receipt` as in ClaimAcquired."""
-
-    hold: Hold
-    ticket: int
-    position: int
-    receipt: str | None = None
-
-
-class ReleaseOutcome(NamedTuple):
-    """What was released: resource and version of its end. `already`: nothing was held. `granted_to`: the waiter it
-    went to."""
-
-    released: tuple[tuple[str, int], ...]
-    already: bool = False
-    outcome: str | None = None
-    granted_to: str | None = None
-    granted_to_principal: str | None = None
-
-
-class SweepOutcome(NamedTuple):
-    """Whether anything ended."""
-
-    changed: bool
-
-
-class LostClaims(NamedTuple):
-    losses: tuple[Loss, ...]
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        who = board.start(moment, self.agent)
+        for resource, sha256 in self.changes:
+            board.record(FileChanged(f"claim:{resource}", self.agent, sha256))
+        holder = board.holders.get(who)
+        if holder is None or board.find_end_of(holder) <= board.now:
+            return board.events, None
+        if self.begins is not None:
+            holder = board.drop_dead(holder).begin_call(self.begins, board.now + self.lasts)
+        for call in [it for it in dict(holder.open_calls) if self.ends in (it, "*")]:
+            holder = holder.hear(moment.caller, board.now, moment.caller.handle).end_call(call, board.now)
+        board.keep_holder(holder)
+        return board.events, None

@@ -1,207 +1,178 @@
-"""Grant to waiters, and expire what is due.
+"""The queue: grant to waiters in the transaction that frees what they want, expire what is due, refuse deadlocks."""
 
-Every step that ends a hold or a wait also grants to the waiters, so that no free resource waits for a call.
-"""
+from typing import Final
 
-from typing import Any
-
-from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
+from holdlog.domain.claims.board import Board, Request, request_of
 from holdlog.domain.claims.claim import (
+    ABSENCE,
+    OFFER,
+    Claim,
     ClaimExpired,
     ClaimGranted,
     ClaimReleased,
-    ClaimResumed,
     ClaimUnqueued,
+    OfferExpired,
+    wants,
 )
-from holdlog.domain.claims.deadlock import closed_cycle
-from holdlog.domain.claims.draft import BoardDraft, Decision
-from holdlog.domain.claims.lease import OFFER, Lease, Who
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.claims.results import Link
+
+MAX_EXPIRED: Final = 500
+"""Claims that one transaction ends, besides those that overlap what it wants."""
 
 
-def expire_due(board: ClaimBoard) -> Decision[None]:
-    """Expire what is due, and grant what is free to the waiters."""
-    draft = BoardDraft(board)
-    due = [lease for lease in board.leases.values() if lease.is_due(board.now)]
-    for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
-        if lease.deadline > board.now:  # a waiter whose call has ended
-            draft.keep(lease._replace(waiting_until=0))
-        else:
-            _expire(lease, draft)
-    grant_waiting(draft)
-    return draft.decide(None)
+def settle(board: Board, resources: tuple[str, ...] = ()) -> None:
+    """Record what has expired, and grant what is free. The first thing in each transaction that reads the board: what
+    was noticed is recorded, also if all its commands are refused."""
+    expire_due(board, resources)
+    grant_waiting(board)
 
 
-def _expire(lease: Lease, draft: BoardDraft) -> None:
-    draft.drop(lease.key)
-    claim = draft.claim(lease.resource)
-    facts: dict[str, Any] = {"agent": lease.agent, "principal": lease.principal}
-    if lease.key in draft.tickets:
-        draft.record(lease.resource, ClaimUnqueued(**facts, ticket=lease.version, why="absent"))
-    elif claim.grant(lease.version) is not None:
-        ended, collected = draft.at - (draft.now - lease.deadline), lease.kind != "offered"
-        draft.record(lease.resource, ClaimExpired(**facts, grant=lease.version, due=ended, collected=collected))
-        if collected:
-            draft.losses.append(lease.lost("expired", draft.at))
+def expire_due(board: Board, resources: tuple[str, ...]) -> None:
+    """Record the end of grants and tickets whose time is over. A waiter whose call has ended keeps its place for two
+    minutes, unless its holder has ended."""
+    left = MAX_EXPIRED
+    for claim in sorted(board.claims.values(), key=lambda claim: (claim.position, claim.resource)):
+        if claim.is_ticket:
+            _expire_ticket(claim, board)
+            continue
+        if board.find_end(claim) > board.now:
+            continue
+        if left or any(overlap(claim.resource, resource) for resource in resources):
+            left = max(0, left - 1)
+            _expire_grant(claim, board)
 
 
-def grant_waiting(draft: BoardDraft) -> list[tuple[str, Who]]:
-    """Grant what is free to the waiters that are in a call, in the order of the queue. Returns pairs of resource and
-    waiter.
+def _expire_grant(claim: Claim, board: Board) -> None:
+    stream, who = f"claim:{claim.resource}", claim.who
+    if claim.is_offered:
+        board.record(OfferExpired(stream, who.agent, claim.version))
+        return
+    due = board.note_expiry(claim)
+    board.record(ClaimExpired(stream, who.agent, who.session, claim.version, due))
+    if who in board.holders:
+        board.lose(claim, "expired")
 
-    Repeats, because a grant may free something for an earlier waiter: its agent now shares what it held exclusively,
-    or is in a session with its sub-agents."""
+
+def _expire_ticket(ticket: Claim, board: Board) -> None:
+    if board.find_ticket_end(ticket) <= board.now:
+        remove_ticket(ticket, "absent", board)
+    elif ticket.waits_until and ticket.waits_until <= board.now:
+        board.keep(ticket._replace(waits_until=0, deadline=ticket.waits_until + ABSENCE))
+
+
+def grant_waiting(board: Board) -> list[tuple[str, Who]]:
+    """Grant what is free to the waiters that are in a call, in queue order. Returns the resources with their new
+    holders. Repeats, as a grant may free something for an earlier waiter: its agent shares what it held alone."""
     granted: list[tuple[str, Who]] = []
     before = -1
-    while draft.queue and before < len(draft.events):
-        before = len(draft.events)
-        granted += _grant_each(draft)
+    while before < len(board.events):
+        before = len(board.events)
+        for ticket in board.list_waiters():
+            if ticket.key not in board.claims:
+                continue  # another grant of this round made it needless
+            request = request_of(ticket)
+            if is_content(request, board):
+                remove_ticket(ticket, "granted", board)
+            elif board.is_free(request) and not find_cycle_of_grant(request, ticket, board):
+                grant(request, ticket, board)
+                granted += [(resource, ticket.who) for resource in ticket.resources]
     return granted
 
 
-def _grant_each(draft: BoardDraft) -> list[tuple[str, Who]]:
-    granted: list[tuple[str, Who]] = []
-    blocked = _BlockedRequests(draft)
-    for waiting in draft.present():
-        if blocked.includes(waiting):
+def grant(request: Request, ticket: Claim | None, board: Board, note: str | None = None) -> list[Claim]:
+    """Grant all resources, except what is held already. To a waiter it is an offer, until its call collects it. Returns
+    the claims of all resources."""
+    who, mode, granted = request.who, request.mode, []
+    for resource in request.resources:
+        own = board.find_own(resource, who) if board.claims else None
+        if own is not None and own.mode == mode:
+            granted.append(own)
             continue
-        if waiting.lease.key not in draft.queue:
-            continue  # another grant of this round made it unnecessary
-        if _is_content(waiting, draft):
-            _remove(waiting, draft)
-            continue
-        wanted = waiting.wanted
-        option = next(
-            (
-                option
-                for option in wanted.options
-                if draft.is_free(wanted, option) and not _offer_would_deadlock(waiting, option, draft)
-            ),
-            None,
+        for claim in list(board.list_grants(resource)) if board.claims else ():
+            if board.is_abandoned_to(claim, who) and not mode == "shared" == claim.mode:
+                board.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
+        fulfilled = ticket.version if ticket is not None and resource == ticket.resource else None
+        replaced = own.version if own is not None else None
+        note = ticket.note if ticket is not None else note
+        event = ClaimGranted(
+            f"claim:{resource}", who.agent, who.session, who.principal, mode, fulfilled, replaced, note
         )
-        if option is not None:
-            _offer(waiting, option, draft)
-            granted += [(resource, waiting.lease.who) for resource in option]
-            blocked = _BlockedRequests(draft)
+        granted.append(board.claims[resource, board.record(event)])
+        if ticket is not None and (own is None or own.is_offered):
+            board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
+    for other in board.list_tickets(*request.resources) if len(board.claims) > len(granted) else ():
+        if other.who == who and is_content(request_of(other), board):
+            remove_ticket(other, "granted", board)
     return granted
 
 
-class _BlockedRequests:
-    """Requests that holds block, until the next grant: many waiters of one queue request the same."""
-
-    def __init__(self, draft: BoardDraft) -> None:
-        self._draft = draft
-        self._holders = {grant.agent for claim in draft.claims.values() for grant in claim.grants}
-        self._blocking: dict[tuple[object, ...], tuple[str, ...] | None] = {}
-
-    def includes(self, waiting: Waiting) -> bool:
-        """Whether holds of unrelated agents block all options of a waiter that holds nothing. False if unknown."""
-        resource, ticket, _ = waiting
-        agent = ticket.agent
-        if agent in self._holders:
-            return False
-        request = (resource, ticket.mode, ticket.also, ticket.alternatives)
-        if request not in self._blocking:
-            self._blocking[request] = self._blocking_agents(waiting.wanted)
-        blocking = self._blocking[request]
-        return blocking is not None and not f"{agent}/".startswith(blocking)  # see Lease.may_admit
-
-    def _blocking_agents(self, wanted: WantedClaim) -> tuple[str, ...] | None:
-        """The holders of what blocks each option, each with a slash at its end; None if an option is free."""
-        holds = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
-        return None if None in holds else tuple([f"{hold.lease.agent}/" for hold in holds if hold is not None])
-
-
-def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> bool:
-    now, who = draft.now, waiting.lease.who
-    mine = [it for it in draft.tickets_under(who.agent) if it.lease.waiting_until > now and it.lease.who == who]
-    if len(mine) < 2:
-        return False
-    trial = BoardDraft(draft)
-    _offer(waiting, option, trial)
-    return bool(closed_cycle(trial))
-
-
-def _offer(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> None:
-    pattern = waiting.lease._replace(kind="offered", deadline=draft.now + OFFER, waiting_until=0)
-    grant(option, waiting.wanted, pattern, waiting, draft)
-
-
-def grant(option: ResourceSet, wanted: WantedClaim, pattern: Lease, queued: Waiting | None, draft: BoardDraft) -> int:
-    """Grant all resources of the option, including what the agent's ended sessions held. `pattern`: their leases.
-    Removes the ticket `queued`, and tickets of other calls that the grant makes unnecessary.
-
-    Returns when the last of these sessions ended (microseconds UTC), 0 if there was none."""
-    who, ended_at = wanted.who, 0
-    for resource in option:
-        own = draft.hold_of(resource, who) if draft.leases else None
-        if own is None or own.grant.mode != wanted.mode:
-            ticket = queued.ticket.version if queued is not None and resource == queued.resource else None
-            ended_at = max(ended_at, _grant_one(resource, wanted, pattern, own, ticket, draft))
-    answered = queued.lease.key if queued is not None else None
-    for waiting in draft.tickets_under(who.agent) if draft.queue else ():
-        if waiting.lease.key == answered or (waiting.lease.is_of(who) and _is_content(waiting, draft)):
-            _remove(waiting, draft)
-    return ended_at
-
-
-def _grant_one(
-    resource: str, wanted: WantedClaim, pattern: Lease, own: LiveHold | None, ticket: int | None, draft: BoardDraft
-) -> int:
-    who, mode = wanted.who, wanted.mode
-    former = draft.former_holds(resource, who) if draft.leases else []
-    if mode == "shared":
-        former = former[:1] if own is None else []  # the shares of other sessions are compatible
-    ended = max([hold.lease.end_of_session(draft.now, draft.at) for hold in former], default=0) if former else 0
-    facts: dict[str, Any] = {
-        "agent": who.agent,
-        "principal": who.principal,
-        "session": who.session,
-        "mode": mode,
-        "ticket": ticket,
-        "note": pattern.note,
-    }
-    if own is None and former:
-        taken, *former = former
-        resumed = ClaimResumed(**facts, former_session=taken.lease.session, grant=taken.grant.version)
-        version = draft.record(resource, resumed)
-        draft.lose(taken, "resumed")
-    else:
-        replaced = own.grant.version if own is not None else None
-        version = draft.record(resource, ClaimGranted(**facts, instead_of=replaced))
-    if own is not None:
-        draft.drop(own.lease.key)
-    for hold in former:
-        draft.record(resource, release_by_name(hold))
-        draft.lose(hold, "resumed")
-    offered = pattern.kind == "offered"
-    draft.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
-    return ended
-
-
-def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
-    """The event that ends a hold for a caller with its holder's name, but not its session or receipt."""
-    return ClaimReleased(
-        agent=hold.grant.agent,
-        grant=hold.grant.version,
-        former_session=hold.lease.session,
-        released_by_name=True if hold.lease.session is None else None,
-        **fields,
+def is_content(request: Request, board: Board) -> bool:
+    """Whether a waiter holds what it wants, or got more since: alone what it would share."""
+    own = [board.find_own(resource, request.who) for resource in request.resources]
+    return all(
+        claim is not None
+        and (claim.mode == request.mode or (claim.mode == "exclusive" and claim.position > request.position))
+        for claim in own
     )
 
 
-def _remove(waiting: Waiting, draft: BoardDraft) -> None:
-    """Remove the ticket of a waiter that has what it wants. A grant of the resource itself already ended it."""
-    resource, ticket, lease = waiting
-    if lease.key in draft.tickets:
-        left = ClaimUnqueued(agent=ticket.agent, principal=ticket.principal, ticket=ticket.version, why="granted")
-        draft.record(resource, left)
-    draft.drop(lease.key)
+def take_over(who: Who, host: str | None, resources: tuple[str, ...], board: Board) -> bool:
+    """Hand over to an agent below a host what namesakes left that overlaps the resources, unless agents would then wait
+    for each other. Returns whether there was anything."""
+    took = False
+    for left in [holder.who for holder in board.holders.values() if holder.is_left_to(who, host)]:
+        holds = any(claim.who == left and wants(claim, resources) for claim in board.claims.values())
+        if holds and board.is_whole(left):
+            trial = board.copy()
+            trial.hand_over(left, who)
+            if not find_cycle(trial):
+                board.hand_over(left, who)
+                took = True
+    return took
 
 
-def _is_content(waiting: Waiting, draft: BoardDraft) -> bool:
-    """Whether the waiter holds what it wants, or more: exclusively what it would share."""
-    who, mode = waiting.lease.who, waiting.ticket.mode
-    return any(
-        draft.holds_all(option, who, mode) or draft.holds_all(option, who, "exclusive")
-        for option in waiting.wanted.options
-    )
+def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
+    event = ClaimUnqueued(f"claim:{ticket.resource}", ticket.who.agent, ticket.version, why)  # type: ignore[arg-type]
+    return board.record(event)
+
+
+# --- deadlocks
+
+
+def find_cycle(board: Board, also: Request | None = None) -> list[Link]:
+    """The agents that wait for each other, so that none of them would ever get what it wants; with `also`, if that
+    claim waited, too. Empty if there is none. The order of the queue does not matter: a waiter is overtaken by the
+    agent that it waits for."""
+    requests = [*([also] if also is not None else ()), *map(request_of, board.list_waiters())]
+    blockers = {request: {claim.who for claim in board.list_obstacles(request)} for request in requests}
+    stuck = {request.who for request in requests}
+    while True:
+        still = {request.who for request, others in blockers.items() if others & stuck}
+        if still == stuck:
+            break
+        stuck = still
+    starts = [also] if also is not None else requests
+    first = next((request for request in starts if blockers[request] & stuck), None)
+    return [] if first is None else _describe_cycle(first, stuck, blockers, board)
+
+
+def _describe_cycle(request: Request, stuck: set[Who], blockers: dict[Request, set[Who]], board: Board) -> list[Link]:
+    path: list[tuple[Who, str]] = []  # an agent, and what it waits for
+    while request.who not in (who for who, _ in path):
+        obstacle = next(claim for claim in board.list_obstacles(request) if claim.who in stuck)
+        path.append((request.who, obstacle.resource))
+        request = next(it for it, others in blockers.items() if it.who == obstacle.who and others & stuck)
+    cycle = path[[who for who, _ in path].index(request.who) :]
+    return [Link(who.agent, cycle[number - 1][1], waited) for number, (who, waited) in enumerate(cycle)]
+
+
+def find_cycle_of_grant(request: Request, ticket: Claim | None, board: Board) -> list[Link]:
+    """The cycle that a grant would close, as its agent also waits elsewhere."""
+    waiters = [waiter for waiter in board.list_waiters() if waiter.who == request.who]
+    if all(ticket is not None and waiter.key == ticket.key for waiter in waiters):
+        return []
+    trial = board.copy()
+    grant(request, ticket, trial)
+    return find_cycle(trial)

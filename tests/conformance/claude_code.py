@@ -1,4 +1,5 @@
-"""The real Claude Code with our plugin, and with a model that plays a script: whether hooks guard files there.
+"""The real Claude Code as `holdlog init` sets it up, and with a model that plays a script: whether hooks guard files
+there.
 
     python -m tests.conformance.claude_code     make claude
 
@@ -10,14 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from deploy.packages.__main__ import build
-from tests.conformance.coding_hosts import AGENT, COMMANDS, problems, report, repository, run
+from tests.conformance.coding_hosts import AGENT, COMMANDS, holdlog, problems, report, repository, run
 from tests.conformance.node import PACKAGES, node
 from tests.conformance.scripted_model import Step, scripted_model
 
 CLAUDE: Final = "@anthropic-ai/claude-code"
-TOOLS: Final = "mcp__plugin_holdlog_holdlog__holdlog_"
-"""How names of tools of a plugin's server begin in Claude Code."""
+TOOLS: Final = "mcp__holdlog__holdlog_"
+"""How names of our tools begin in Claude Code."""
 QUIET: Final = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
 
 
@@ -25,15 +25,15 @@ def main() -> int:
     claude = node(CLAUDE, "cli-wrapper.cjs")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build(folder / "packages")
         project = repository(folder)
-        options = ["--plugin-dir", str(folder / "packages/claude-code"), "--permission-mode", "acceptEdits"]
+        holdlog(project, "init", "--client", "claude-code", "--yes")
+        options = ["--mcp-config", str(project / ".mcp.json"), "--permission-mode", "acceptEdits"]
         tools = ["--allowedTools", f"{TOOLS}*", "Read", "Edit", "Write", "Bash(git *)"]
         command = [*claude, "-p", "Change the files.", *options, *tools]
         with scripted_model(script(project)) as (url, conversation):
             printed = run(command, project, QUIET | {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "scripted"})
         wrong = list(problems(project, conversation, free=[0, 4], held=[2], git=5))
-    return report(f"Claude Code {PACKAGES[CLAUDE]} with the plugin", wrong, printed)
+    return report(f"Claude Code {PACKAGES[CLAUDE]} with hooks and server", wrong, printed)
 
 
 def script(project: Path) -> list[Step]:

@@ -59,11 +59,9 @@ def problems(
     free: Sequence[int],
     held: Sequence[int],
     git: int,
-    has_tools: bool = True,
 ) -> Iterator[str]:
-    """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
-    held one; `git`: the first step of `DENIED`, before those of `ALLOWED`. `has_tools`: the last steps are our tools,
-    and the very last one is `status`."""
+    """What is not as it should be. `free`, `held`: the steps that edit a free file, and those that change the held one;
+    `git`: the first step of `DENIED`, before those of `ALLOWED`. The last step is `status`."""
     results = conversation.results
     if "hooks claim the files that you edit" not in conversation.context:
         yield "the start of the session adds nothing to the context"
@@ -87,12 +85,10 @@ def problems(
         yield f"the commits have other files than allowed: {log.stdout.split()}"
     if not (project / "held.py").is_file() or (project / "held.py").read_text() != "x = 1\n":
         yield "a denied call changed the file"
-    listed = results[-1][0] if has_tools else holdlog(project, "claims", "--json")
-    holders = {it["resource"]: it["held_by"] for it in json.loads(listed)["claims"]}
-    agent = AGENT if has_tools else holders.get("new.py", "nobody")
-    if holders != {"held.py": "rival", "new.py": agent} | ({"custom://merge": agent} if has_tools else {}):
+    holders = {it["resource"]: it["held_by"] for it in json.loads(results[-1][0])["claims"]}
+    if holders != {"held.py": "rival", "new.py": AGENT, "custom://merge": AGENT}:
         yield f"hooks and tools of one agent have other holders: {holders}"
-    if agent not in holdlog(project, "blame", "new.py"):
+    if AGENT not in holdlog(project, "blame", "new.py"):
         yield "holdlog blame does not name the agent that changed a file"
 
 

@@ -13,7 +13,6 @@ PACKAGES: Final = {
     "@anthropic-ai/claude-code": "2.1.332",
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "@modelcontextprotocol/inspector": "2.12.0",
-    "@opencode/cli": "2.2.6",
     "opencode-ai": "1.18.33",
 }
 

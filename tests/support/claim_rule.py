@@ -3,28 +3,29 @@
 A resource is the set of points that it covers, a deadlock is a set of agents found by trying all sets.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, combinations
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
-from holdlog.domain.claims.lease import Lease
-from tests.support.claim_steps import Seen
-
 POINTS = ("a", "a/b", "a/b/c", "a/b/d", "a/e", "d", "d/e")
+RESOURCES = ("a", "a/", "a/b", "a/b/", "a/b/c", "d", "d/")
+NEW = float("inf")
+"""The turn of a call that is not in the queue yet."""
 
 
 class Agent(NamedTuple):
     name: str
-    session: str | None
+    session: str
 
 
 class Has(NamedTuple):
-    """A grant. `gone`: its session ended, so an agent of that name may resume it."""
+    """A grant."""
 
     resource: str
     mode: str
     agent: Agent
-    gone: bool = False
+    version: int = 0
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -32,154 +33,159 @@ class Has(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """A ticket whose waiter is in its call, or who asks just now: all resources of one of the options."""
+    """A waiter in its call, or who calls just now."""
 
     turn: float
     mode: str
     agent: Agent
-    options: tuple[tuple[str, ...], ...]
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        return tuple(chain(*self.options))
+    resources: tuple[str, ...]
 
 
 class Scene(NamedTuple):
     has: tuple[Has, ...]
     wants: tuple[Wants, ...]
 
-
-def scene(seen: Seen) -> Scene:
-    """What counts now: live grants, and tickets of waiters that are in their calls, in turn."""
-    has, wants = [], []
-    for claim in seen.claims.values():
-        for grant in claim.grants:
-            lease = seen.leases.get((claim.resource, grant.version))
-            if lease is not None and lease.deadline > seen.now:
-                has.append(Has(claim.resource, grant.mode, agent_of(lease), lease.has_ended(seen.now)))
-    for ticket in seen.tickets:
-        lease = seen.leases.get((ticket.resource, ticket.version))
-        if lease is not None and lease.deadline > seen.now and lease.waiting_until > seen.now:
-            options = ((ticket.resource, *ticket.also), *((other,) for other in ticket.alternatives))
-            wants.append(Wants(ticket.turn, ticket.mode, agent_of(lease), options))
-    return Scene(tuple(has), tuple(sorted(wants)))
-
-
-def agent_of(lease: Lease) -> Agent:
-    """Who has no session is told from others by the receipt."""
-    return Agent(lease.agent, lease.session or lease.receipt)
+    def without(self, wish: Wants) -> "Scene":
+        return self._replace(wants=tuple(it for it in self.wants if it.turn != wish.turn))
 
 
 # --- what goes together
 
 
-def points(resources: Iterable[str]) -> set[str]:
-    found = set()
-    for resource in resources:
-        found |= {
-            it for it in POINTS if it == resource.rstrip("/") or (resource[-1] == "/" and it.startswith(resource))
-        }
-    return found
+@lru_cache(None)
+def points(resources: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(
+        point
+        for it in resources
+        for point in POINTS
+        if point == it.rstrip("/") or (it.endswith("/") and point.startswith(it))
+    )
 
 
-def clash(one: Has | Wants, mode: str, resources: Iterable[str]) -> bool:
-    return bool(points(one.resources) & points(resources)) and not (one.mode == mode == "shared")
+def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
+    return not points(tuple(one)).isdisjoint(points(tuple(other)))
+
+
+def clash(one: Has | Wants, mode: str, resources: tuple[str, ...]) -> bool:
+    return not (one.mode == mode == "shared") and overlap(one.resources, resources)
+
+
+def is_family(above: Agent, below: Agent) -> bool:
+    return above.session == below.session and below.name.startswith(above.name + "/")
 
 
 def is_other(one: Has | Wants, agent: Agent) -> bool:
-    """Neither the same agent nor, in one session, its ancestor. Receipts (`r…`) are no sessions."""
-    family = one.agent.session == agent.session and not (agent.session or "r").startswith("r")
-    return not is_same(one, agent) and not (family and agent.name.startswith(one.agent.name + "/"))
+    """Neither the same agent nor, in one session, its ancestor."""
+    return one.agent != agent and not is_family(one.agent, agent)
 
 
-def is_same(one: Has | Wants, agent: Agent) -> bool:
-    return one.agent == agent
+# --- who is in the way
 
 
-def is_resumed(one: Has, wish: Wants, option: tuple[str, ...]) -> bool:
-    """Whether an ended session of the same name left this very resource."""
-    return one.gone and one.agent.name == wish.agent.name and one.resource in option
+def rivals(scene: Scene, wish: Wants) -> set[Agent]:
+    """Those that hold what excludes it."""
+    return {it.agent for it in scene.has if is_other(it, wish.agent) and clash(it, wish.mode, wish.resources)}
 
 
-def rivals(scene: Scene, wish: Wants, option: tuple[str, ...]) -> set[Agent]:
-    return {
-        it.agent
-        for it in scene.has
-        if is_other(it, wish.agent) and clash(it, wish.mode, option) and not is_resumed(it, wish, option)
-    }
+def waits_for(scene: Scene, start: Agent, goal: Agent) -> bool:
+    """Over holders and earlier waiters, through as many others as it takes."""
+    reached = {start}
+    while True:
+        more = {found for wish in scene.wants if wish.agent in reached for found in _waits_directly(scene, wish)}
+        if goal in more or more <= reached:
+            return goal in more
+        reached |= more
+
+
+def _waits_directly(scene: Scene, wish: Wants) -> set[Agent]:
+    return rivals(scene, wish) | {it.agent for it in _earlier(scene, wish)}
+
+
+def _earlier(scene: Scene, wish: Wants) -> list[Wants]:
+    return [
+        it
+        for it in scene.wants
+        if it.turn < wish.turn and is_other(it, wish.agent) and clash(it, wish.mode, wish.resources)
+    ]
+
+
+def in_front(scene: Scene, wish: Wants) -> list[Wants]:
+    """Earlier waiters that do not wait for it themselves."""
+    return [it for it in _earlier(scene, wish) if not waits_for(scene, it.agent, wish.agent)]
 
 
 # --- the grant rule
 
 
-def waits_for(scene: Scene, start: Agent, goal: Agent) -> bool:
-    """Over holders and earlier tickets, through as many others as it takes."""
-    reached = {start}
-    while True:
-        more = {found for wish in scene.wants if wish.agent in reached for found in _waits_directly(scene, wish)}
-        if goal in more:
-            return True
-        if more <= reached:
-            return False
-        reached |= more
+def is_free(scene: Scene, wish: Wants) -> bool:
+    return not rivals(scene, wish) and not in_front(scene, wish)
 
 
-def _waits_directly(scene: Scene, wish: Wants) -> Iterator[Agent]:
-    for option in wish.options:
-        yield from rivals(scene, wish, option)
-        for it in scene.wants:
-            if it.turn < wish.turn and is_other(it, wish.agent) and clash(it, wish.mode, option):
-                yield it.agent
+def is_grantable(scene: Scene, wish: Wants) -> bool:
+    """Free, and nobody would then wait for ever."""
+    return is_free(scene, wish) and not would_deadlock(scene, wish)
 
 
-def in_front(scene: Scene, wish: Wants, option: tuple[str, ...]) -> list[Wants]:
-    """What is only taken back from an ended session is held already."""
-    modes = ("exclusive", wish.mode)
-    back = {it.resource for it in scene.has if is_resumed(it, wish, option) and it.mode in modes}
-    option = tuple(resource for resource in option if resource not in back)
-    return [
-        it
-        for it in scene.wants
-        if it.turn < wish.turn
-        and is_other(it, wish.agent)
-        and clash(it, wish.mode, option)
-        and not waits_for(scene, it.agent, wish.agent)
-    ]
+def would_deadlock(scene: Scene, wish: Wants) -> bool:
+    given = tuple(Has(resource, wish.mode, wish.agent) for resource in wish.resources)
+    kept = [it for it in scene.has if not (it.resource in wish.resources and it.agent == wish.agent)]
+    return bool(deadlocked(scene.without(wish)._replace(has=(*kept, *given))))
 
 
-def grantable(scene: Scene, wish: Wants) -> tuple[str, ...] | None:
-    """The first option that the rule lets the agent have, unless some would then wait for each other for ever."""
-    free = (option for option in wish.options if is_free(scene, wish, option))
-    return next((option for option in free if not deadlocks(scene, wish, option)), None)
+def holds_all(scene: Scene, wish: Wants) -> bool:
+    own = {it.resource for it in scene.has if it.agent == wish.agent and it.mode == wish.mode}
+    return set(wish.resources) <= own
 
 
-def is_free(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
-    return not rivals(scene, wish, option) and not in_front(scene, wish, option)
-
-
-def deadlocks(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
-    """Whether some would wait for each other for ever once the agent had this option."""
-    given = tuple(Has(resource, wish.mode, wish.agent) for resource in option)
-    kept = [
-        it
-        for it in scene.has
-        if not (it.resource in option and is_same(it, wish.agent)) and not is_resumed(it, wish, option)
-    ]
-    return bool(deadlocked(Scene((*kept, *given), tuple(it for it in scene.wants if it.turn != wish.turn))))
-
-
-def holds_all(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
-    own = {it.resource for it in scene.has if is_same(it, wish.agent) and it.mode == wish.mode}
-    return set(option) <= own
+def shares_alone(scene: Scene, wish: Wants) -> bool:
+    """It shares the resource and wants it alone: it would wait for itself."""
+    own = [it for it in scene.has if it.agent == wish.agent and it.resource == wish.resources[0]]
+    return wish.mode == "exclusive" and any(it.mode == "shared" for it in own)
 
 
 def deadlocked(scene: Scene) -> set[Agent]:
     """A set of waiting agents that only one another could let go on; empty when there is none."""
     waiting = sorted({wish.agent for wish in scene.wants})
-    blocked = [(wish.agent, [rivals(scene, wish, option) for option in wish.options]) for wish in scene.wants]
+    blocked = [(wish.agent, rivals(scene, wish)) for wish in scene.wants]
     for size in range(2, len(waiting) + 1):
         for members in map(set, combinations(waiting, size)):
-            stuck = {agent for agent, options in blocked if all(option & members for option in options)}
-            if members <= stuck:
+            if members <= {agent for agent, others in blocked if others & members}:
                 return members
     return set()
+
+
+# --- what must always hold
+
+
+def exclude(one: Has, other: Has) -> bool:
+    related = is_family(one.agent, other.agent) or is_family(other.agent, one.agent)
+    return one.agent != other.agent and not related and clash(one, other.mode, other.resources)
+
+
+def violations(scene: Scene) -> list[str]:
+    found = [f"{wish} waits although it is free" for wish in scene.wants if is_grantable(scene, wish)]
+    found += [f"{ring} wait for each other for ever" for ring in [deadlocked(scene)] if ring]
+    pairs = combinations(scene.has, 2)
+    return found + [f"{one} and {other} exclude each other" for one, other in pairs if exclude(one, other)]
+
+
+def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
+    """Whom somebody was served before that came later, although it waited neither for that one nor because of it."""
+    found = []
+    gone = [it for it in then.wants if it.turn not in {wish.turn for wish in now.wants}]
+    held = {(it.resource, it.version) for it in then.has}
+    with_asked = then._replace(wants=(*then.wants, asked)) if asked else then
+    for served in gone:
+        new = [it for it in now.has if it.agent == served.agent and (it.resource, it.version) not in held]
+        got = [it for it in new if it.resource in served.resources]
+        needless = [it for it in gone if it.agent == served.agent]
+        undone = now._replace(
+            has=tuple(it for it in now.has if it not in got), wants=tuple(sorted((*now.wants, *needless)))
+        )
+        for it in then.wants:
+            waits = it in now.wants and it.turn < served.turn and is_other(it, served.agent)
+            if waits and any(clash(it, one.mode, one.resources) for one in got):
+                scenes = (undone, then, with_asked)
+                if not any(waits_for(scene, it.agent, served.agent) for scene in scenes):
+                    found.append(f"{served} was served before {it}")
+    return found

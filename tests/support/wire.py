@@ -1,114 +1,90 @@
-"""Raw lines to and from a server process: what clients would never send, and exactly what they would get."""
+"""HTTP as bytes, for what client libraries smooth over: odd paths and headers, streams, clients that vanish."""
 
 import json
-import os
-import selectors
-import subprocess
-import sys
+import re
+import socket
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-PATIENCE = 60.0
-"""Seconds after which a test gives up: never reached when all is well."""
+import requests
+
+from tests.support.waiting import PATIENCE
 
 
-class Wire:
-    """Raw lines to and from one server process."""
+def waiters(url: str) -> float:
+    """Calls that wait in a server now, as its metrics show."""
+    text = requests.get(url + "/metrics", timeout=PATIENCE).text
+    (number,) = re.findall(r"^holdlog_waiters (\S+)$", text, re.MULTILINE)
+    return float(number)
 
-    def __init__(
-        self,
-        *arguments: str | Path,
-        modern: bool = False,
-        before: tuple[str | Path, ...] = (),
-        env: dict[str, str] | None = None,
-        **options: Any,
-    ) -> None:
-        """`python` with these arguments, behind what stands `before` it. `modern`: speak 2026-07-28."""
-        self.modern = modern
-        environment = {**os.environ, "FASTMCP_LOG_ENABLED": "false", "PYTHONUNBUFFERED": "1", **(env or {})}
-        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self.process = subprocess.Popen(
-            [*map(str, before), sys.executable, *map(str, arguments)], env=environment, bufsize=0, **(pipes | options)
-        )
-        self._rest = {"stdout": b"", "stderr": b""}
 
-    def open(self) -> "Wire":
-        """Send what decides the era of the connection: the first request does."""
-        if self.modern:
-            assert self.ask("server/discover", identity="open")["result"]
-        else:
-            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-            assert self.ask("initialize", params, "open")["result"]["protocolVersion"] == "2025-11-25"
-            self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+class Connection:
+    """A connection to a server. `url`: of the server."""
+
+    def __init__(self, url: str) -> None:
+        self.host = urlsplit(url).netloc
+        name, _, port = self.host.partition(":")
+        self.socket = socket.create_connection((name, int(port)), PATIENCE)
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> "Connection":
+        """A request; a header is an argument with `_` for `-`. A body that is announced longer may follow."""
+        lines = {"host": self.host, "content-length": str(len(body))}
+        lines |= {name.replace("_", "-"): text for name, text in headers.items()}
+        head = "".join(f"{name}: {text}\r\n" for name, text in lines.items() if text)
+        self.socket.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
         return self
 
-    def send(self, *lines: bytes) -> None:
-        assert self.process.stdin is not None
-        data = memoryview(b"".join(line + b"\n" for line in lines))
-        while data:
-            data = data[os.write(self.process.stdin.fileno(), data) :]
+    def status(self) -> int:
+        """Of the next response; its body is left unread."""
+        line = self.socket.makefile("rb").readline()
+        return int(line.split()[1])
 
-    def line(self, stream: str = "stdout") -> bytes:
-        """The next line; empty at the end of the stream."""
-        pipe = getattr(self.process, stream)
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            parts = [self._rest[stream]]
-            while b"\n" not in parts[-1]:
-                assert selector.select(PATIENCE), f"nothing on {stream} after {parts[-1][:200]!r}"
-                data = os.read(pipe.fileno(), 1 << 20)
-                if not data:
-                    return b""
-                parts.append(data)
-        line, _, self._rest[stream] = b"".join(parts).partition(b"\n")
-        return line
+    def rest(self) -> bytes:
+        """What comes until the server closes the connection."""
+        return b"".join(iter(lambda: self.socket.recv(65536), b""))
 
-    def answer(self) -> dict[str, Any]:
-        read: dict[str, Any] = json.loads(self.line())
-        return read
+    def reset(self) -> None:
+        """Vanish, as a process that is killed."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
 
-    def message(self, method: str, params: dict[str, Any] | None = None, identity: Any = 1) -> bytes:
-        if self.modern:
-            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **ENVELOPE}}
-        message = {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
-        return json.dumps({name: value for name, value in message.items() if value is not None}).encode()
 
-    def ask(self, method: str, params: dict[str, Any] | None = None, identity: Any = 1) -> dict[str, Any]:
-        self.send(self.message(method, params, identity))
-        answer = self.answer()
-        assert answer["id"] == identity
-        return answer
+class Sent(NamedTuple):
+    id: str
+    kind: str
+    data: dict[str, Any]
 
-    def call(self, tool: str, identity: Any = 1, **arguments: Any) -> bytes:
-        return self.message("tools/call", {"name": tool, "arguments": arguments}, identity)
 
-    def until(self, word: str) -> None:
-        while (line := self.line("stderr").decode()) != word:
-            assert line, f"{word} never came"
+class EventStream:
+    """Server-sent events as they come. `last`: what a client passes as Last-Event-ID when it reconnects."""
 
-    def ended(self) -> tuple[int, list[str], list[bytes]]:
-        """Exit code, what stood on stderr, what was left on stdout."""
-        left = list(self._left("stdout"))
-        said = [line.decode() for line in self._left("stderr")]
-        return self.process.wait(PATIENCE), said, left
+    def __init__(self, response: requests.Response) -> None:
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].startswith("text/event-stream")
+        self.response = response
+        self.last = ""
+        self._lines = response.iter_lines(chunk_size=1, decode_unicode=True)
 
-    def _left(self, stream: str) -> Iterator[bytes]:
-        while getattr(self.process, stream) is not None and (line := self.line(stream)):
-            yield line
+    def __iter__(self) -> Iterator[Sent]:
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            if line and not line.startswith(":"):
+                name, _, text = line.partition(": ")
+                fields[name] = text
+            elif not line and "data" in fields:
+                self.last = fields.get("id", self.last)
+                yield Sent(self.last, fields.get("event", ""), json.loads(fields["data"]))
+                fields = {}
+
+    def events(self, count: int) -> list[dict[str, Any]]:
+        """The next events of the log, bookmarks apart."""
+        found = list[dict[str, Any]]()
+        for sent in self:
+            found += [sent.data] if "kind" in sent.data else []
+            if len(found) == count:
+                break
+        return found
 
     def close(self) -> None:
-        self.process.kill()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-        self.process.wait()
-
-
-def text_of(answer: dict[str, Any]) -> str:
-    assert answer["result"]["content"][0]["type"] == "text"
-    return str(answer["result"]["content"][0]["text"])
+        self.response.close()

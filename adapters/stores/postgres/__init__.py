@@ -1,1 +1,0 @@
-"""The store in a PostgreSQL database that servers on many hosts share."""

@@ -1,78 +1,160 @@
-"""Connections to the store's database: their setup and state."""
+"""Connections to PostgreSQL: where the store is, settings, deadlines, errors."""
 
-import select
-from collections.abc import Sequence
-from typing import Any, Final
+import time
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.types.numeric import Int8Dumper
 
-from holdlog.adapters.stores.postgres.target import DatabaseTarget
-from holdlog.adapters.stores.postgres.timeout_connection import TimeoutConnection
+from holdlog.adapters.engine.port import COMMIT_SECONDS
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The database's clock in microseconds UTC."""
-CONNECT_SECONDS: Final = 5
-STOPPED_SECONDS: Final = 10
-"""Seconds after which the database ends a transaction whose server is idle, such as a stopped one."""
-LOCK_SECONDS: Final = 5
-"""Seconds that a statement waits for a lock; also readers, for a table that is being altered."""
-_TIMEOUTS: Final = {
-    "tcp_user_timeout": 5_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
+SCHEMA: Final = "holdlog"
+"""The schema of a URL that names none with `?schema=`."""
+MAX_SCHEMA: Final = 50
+"""Bytes; PostgreSQL allows 63, and our names of channels append to it."""
+SILENT_SECONDS: Final = 30.0
+"""Silence after which a connection counts as lost. Longer than any lock timeout of the store."""
+_NETWORK: Final = {"tcp_user_timeout": 5_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Defaults for URLs without them: with those of the system, callers would wait a quarter of an hour for a network."""
+OPTIONS: Final[dict[str, Any]] = {
+    "autocommit": True,
+    "connect_timeout": 5,
+    "application_name": "holdlog",
+    "client_encoding": "utf8",
 }
-"""TCP settings, unless the URL overrides them (https://www.postgresql.org/docs/current/libpq-connect.html): with the
-system's defaults, callers would wait a quarter of an hour after a network failure."""
+_SETTINGS: Final = """SET search_path = {schema}; SET synchronous_commit = on; SET standard_conforming_strings = on;
+SET lock_timeout = {lock_timeout}; SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
+SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off;
+SET enable_hashjoin = off; SET enable_mergejoin = off;
+SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+SET default_transaction_isolation = 'read committed'"""
+"""Plans are kept, and use the keys even if they were made while the tables were small. The database notices within
+20 s that a host is gone, and ends the transaction of a stopped process after 10 s."""
 
 
-def connect(target: DatabaseTarget) -> TimeoutConnection:
-    """Open a connection in the store's schema. Raises psycopg.Error."""
-    given = make_conninfo("", **{**_TIMEOUTS, **conninfo_to_dict(target.url)})
-    connection = TimeoutConnection.connect(
-        given,
-        autocommit=True,
-        connect_timeout=CONNECT_SECONDS,
-        application_name="holdlog",
-        client_encoding="utf8",
-    )
-    connection.adapters.register_dumper(int, Int8Dumper)  # else each integer size makes a separate statement
-    # Plans are kept: planning again costs more than it ever saves here. They use the keys, even if planned while the
-    # table was small. Ordered rows are read by a key in that order; otherwise the whole table would be sorted.
-    connection.execute(
-        "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
-        " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
-        " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
-        " set_config('enable_sort', 'off', false), set_config('jit', 'off', false),"
-        " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
-        # The database notices within 20 s that a host is gone, and then releases what its connections held.
-        " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
-        (sql.Identifier(target.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
-    )
+class Target(NamedTuple):
+    """A database, as libpq takes it, and a schema."""
+
+    url: str
+    schema: str
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Raises OperationalError and closes itself if the database is silent for `silence` seconds: stopped, or behind a
+    network that drops packets, which libpq alone does not notice."""
+
+    silence = SILENT_SECONDS
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._limit(gen), *args, **kwargs)
+
+    def _limit(self, waits: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + self.silence
+        try:
+            request = next(waits)
+            while True:
+                began = time.monotonic()
+                ready = yield request  # for a tenth of a second at most
+                now = time.monotonic()
+                if ready:
+                    deadline = now + self.silence
+                elif now - began > 1:  # this process was stopped
+                    deadline += now - began
+                elif now >= deadline:
+                    self.close()
+                    raise psycopg.OperationalError(f"the database did not respond for {self.silence:g} s")
+                request = waits.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+def parse_url(url: str) -> Target:
+    """Split a URL. Raises StoreError, which never shows the URL: it may contain a password."""
+    try:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        schema = options.pop("schema", SCHEMA)
+        plain = parts._replace(query=urlencode(options)).geturl()
+        conninfo_to_dict(plain)
+    except (ValueError, psycopg.ProgrammingError):
+        raise StoreError(
+            "the URL cannot be parsed; write postgresql://user@host:5432/database?schema=name, with %40 for @, %3A for"
+            " : and %2F for / in names and passwords"
+        ) from None
+    if not schema or schema != schema.strip() or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
+        raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes, and no blank at its ends")
+    return Target(plain, schema)
+
+
+def connect(target: Target, statements: str = "") -> Connection:
+    """Connect to the store's schema and execute the statements; later ones are committed one by one. Raises
+    psycopg.Error."""
+    connection = Connection.connect(name_server(target), **OPTIONS)
+    try:
+        configure(connection, target)
+        if statements:
+            connection.prepare_threshold = None  # after a rollback, psycopg deallocates its statements, and ours
+            connection.execute(statements)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def is_over(connection: Connection) -> bool:
-    """Whether the connection is unusable: the server closed it or sent unexpected data. Sends nothing."""
-    return connection.closed or bool(readable([connection.fileno()], 0))
+def name_server(target: Target) -> str:
+    """The database with all parameters, for libpq."""
+    return make_conninfo("", **{**_NETWORK, **conninfo_to_dict(target.url)})
 
 
-def readable(files: Sequence[int], seconds: float) -> set[int]:
-    """The files that are readable or broken within `seconds`; `select.select` rejects file numbers from 1,024 on."""
-    poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return {file for file, _ in poll.poll(seconds * 1000)}
+def configure(connection: Connection, target: Target) -> None:
+    connection.execute(
+        sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema), lock_timeout=sql.Literal(f"{COMMIT_SECONDS}s"))
+    )
 
 
-def is_idle(connection: Connection) -> bool:
-    """Whether it is in no transaction."""
-    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+def quote(text: str) -> str:
+    """A literal of SQL. Raises ValueError for NUL, which PostgreSQL cannot store."""
+    if "\0" in text:
+        raise ValueError("a text with NUL")
+    return "'" + text.replace("'", "''") + "'"
 
 
-def has_failed(connection: Connection) -> bool:
-    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+def quote_all(texts: Any, kind: str) -> str:
+    """An array literal."""
+    return f"ARRAY[{','.join(map(quote, texts))}]::{kind}[]"
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone. The database ends those that wait too long within a transaction."""
+    lost = psycopg.OperationalError | psycopg.InterfaceError | errors.IdleInTransactionSessionTimeout
+    return isinstance(error, lost) and not isinstance(
+        error, errors.LockNotAvailable | errors.QueryCanceled | errors.DiskFull | errors.OutOfMemory
+    )
+
+
+def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
+    """The refusal for an error. It quotes the first line only, as details may contain stored values."""
+    text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+    if in_doubt:
+        return UnavailableError(f"the write may have happened; the database reported an error: {text}", in_doubt=True)
+    match error:
+        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
+            return StoreError(f"the database refused the login: {text}")
+        case errors.InvalidCatalogName():
+            return StoreError(f"{text}; create it, or use another database")
+        case errors.InsufficientPrivilege():
+            return StoreError(f"the database refused: {text}; grant the right to the role, or use another role")
+        case errors.ReadOnlySqlTransaction():
+            return UnavailableError(f"the database is read-only; use its primary: {text}")
+        case errors.UndefinedTable() | errors.InvalidSchemaName():
+            return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
+        case psycopg.DataError() | psycopg.IntegrityError() | errors.ProgramLimitExceeded():
+            return StoreError(f"the database does not accept this: {text}")
+        case errors.LockNotAvailable():
+            return UnavailableError("another session holds a lock on the store; try again")
+        case _:
+            return UnavailableError(f"the database reported an error: {text}")

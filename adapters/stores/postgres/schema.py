@@ -1,161 +1,151 @@
-"""The PostgreSQL schema, generated from the projections' tables. Text sorts by bytes, as in SQLite."""
+"""The tables in PostgreSQL, and the statements that each writing connection prepares."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import os
+import re
+import zlib
+from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED
-from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.sql.tables import (
-    EVENTS_TABLE,
-    LEASES,
-    LOSSES,
-    REFUSALS,
-    SIDE_INDEXES,
-    TABLES,
-    VIEW_INDEXES,
-    select_from,
-)
+from psycopg import sql
+
+from holdlog.adapters.stores import sql as shared
+from holdlog.adapters.stores.postgres.connection import Connection
 from holdlog.domain.refusals import StoreError
-from holdlog.projections.claims import SNAPSHOT_TABLES
-from holdlog.projections.fold import VIEWS
-from holdlog.projections.projection import Table
-from holdlog.projections.store_log import STORE_LOG
-from holdlog.projections.tree import TREE
 
-MAJOR: Final = 4
-"""Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
-log; version 2 had log format 1 and no column `session` in `requests`; version 3 had no view `tickets`."""
-MINOR: Final = 2
-"""Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
-a schema. A schema without a row `minor` in `meta` has version 0. 1: snapshots of the board. 2: facts about the log, and
-roots of subtrees of its Merkle tree."""
-
-TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
-TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
-_ARRAYS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
-_TEXT: Final = TYPES[str]
-
-_LEASE_NULLABLE: Final = ("principal", "session", "note", "receipt")
-
-
-def require_major(found: str | None) -> None:
-    """Raise StoreError for a store whose schema has another major version."""
-    if found == str(MAJOR):
-        return
-    if found is not None and found.isdecimal() and int(found) < MAJOR:
-        raise StoreError(
-            f"the store has schema {found}, which is older than {MAJOR}; use the holdlog release that created it"
-        )
-    raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
-
-
-ADDED: Final[dict[str, int]] = {**{it.name: 1 for it in SNAPSHOT_TABLES}, STORE_LOG.name: 2, TREE.name: 2}
-"""Tables and indexes added since minor version 0, with the version that added each."""
-
-
-def minor_of(minor: str | None) -> int:
-    """Parse the row `minor`. A text that is not a number counts as the current minor version."""
-    return 0 if minor is None else int(minor) if minor.isdecimal() else MINOR
-
-
-def is_behind(minor: str | None) -> bool:
-    """Whether a store of our major version has an older minor version. Only then may a caller update the row `minor`,
-    so that a newer version is never lowered."""
-    return minor_of(minor) < MINOR
+# PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile, and the index takes the end of a result, which
+# is its checksum. That is in no envelope, as it has no salt: a redacted text could be guessed from it.
+_TABLES: Final = r"""
+CREATE TABLE events (position BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL,
+    topic TEXT NOT NULL, at BIGINT NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BYTEA, payload_hash BYTEA,
+    digest BYTEA NOT NULL, UNIQUE (stream, version));
+CREATE INDEX results ON events (stream, right(payload, 34)) WHERE topic = 'ResultAppended';
+CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, position BIGINT NOT NULL,
+    exists_now SMALLINT NOT NULL, expires_at BIGINT);
+CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
+    at BIGINT NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id));
+CREATE TABLE refusals (id BIGSERIAL PRIMARY KEY, position BIGINT NOT NULL, at BIGINT NOT NULL, code TEXT NOT NULL,
+    stream TEXT COLLATE "C" NOT NULL, meta TEXT NOT NULL);
+CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, is_ticket SMALLINT NOT NULL,
+    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL,
+    since BIGINT NOT NULL, hold BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL,
+    is_offered SMALLINT NOT NULL, note TEXT, PRIMARY KEY (resource, version));
+CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
+CREATE INDEX own_claims ON claims (session, principal, agent);
+CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
+    seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, host TEXT,
+    handles TEXT NOT NULL, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT,
+    PRIMARY KEY (session, principal, agent));
+CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1;
+CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
+    seen_at BIGINT NOT NULL, calls TEXT NOT NULL, has_ended SMALLINT NOT NULL, told TEXT NOT NULL,
+    PRIMARY KEY (session, agent));
+CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
+    digest TEXT NOT NULL, at BIGINT NOT NULL, made BIGINT NOT NULL, PRIMARY KEY (session, agent, resource));
+CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
+INSERT INTO silence VALUES (0, 0, 0);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE VIEW current_values AS SELECT
+    replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,
+    substr(c.stream, strpos(c.stream, '/') + 1) AS key, c.version AS version,
+    replace(replace((replace(replace(e.payload, '~', '~1'), '\u0000', '\n~0')::json -> 'value')::text,
+    '\n~0', '\u0000'), '~1', '~')::json AS value, e.meta::json ->> 'by' AS updated_by, e.at AS updated_at
+    FROM current AS c JOIN events AS e ON e.position = c.position
+    WHERE c.exists_now = 1 AND e.topic = 'ValueWritten'
+"""
 
 
-def added_since(minor: str | None) -> frozenset[str]:
-    """The tables and indexes that a store of that minor version lacks, by name."""
-    return frozenset(name for name, since in ADDED.items() if since > minor_of(minor))
+def number(query: str, *names: str) -> str:
+    """A shared query with the parameters $1, $2 … instead of these names."""
+    for position, name in enumerate(names, 1):
+        query = query.replace(f":{name}", f"${position}")
+    return translate(query)
 
 
-def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
-    columns = ", ".join(f'"{column}" {TYPES[type_]}' for column, type_ in table.columns.items())
-    key = ", ".join(_quoted(key_of(table)))
-    return f'CREATE {kind} "{name or table.name}" ({columns}, PRIMARY KEY ({key}))'
+def translate(query: str) -> str:
+    """A shared query in the words of PostgreSQL, with psycopg's parameters."""
+    query = re.sub(r"json_each\(([^)]+)\)", r"json_array_elements_text(CAST(\1 AS json))", query)
+    query = re.sub(r"json_extract\((\w+), '\$\.(\w+)'\)", r"(CAST(\1 AS json) ->> '\2')", query)
+    return re.sub(r":(\w+)", r"%(\1)s", query.replace("group_concat", "string_agg"))
 
 
-def select_rows(table: Table, name: str | None = None) -> str:
-    """Select the rows with the given keys. The statement takes one array per key column."""
-    return f"{select_from(table, name)} WHERE {_has_key(table)}"
+_RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
+_SESSION: Final = ("session", "principal", "now")
+PREPARE: Final = f"""
+PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, head.position, head.digest, head.at,
+    (SELECT value FROM meta WHERE name = 'schema'),
+    (SELECT json_agg({_RECORD})) FROM current AS c WHERE c.stream = ANY ($1)),
+    (SELECT json_agg({_RECORD}, e.payload)) FROM current AS c JOIN events AS e ON e.position = c.position
+        WHERE c.stream = ANY ($2)),
+    (SELECT json_agg({_RECORD})) FROM unnest($3, $4) AS range (first, last)
+        JOIN current AS c ON c.stream >= range.first AND c.stream < range.last),
+    (SELECT json_agg(json_build_array(r.principal, r.request_id, r.position, r.at, r.fingerprint, r.result))
+        FROM unnest($5, $6) AS request (principal, request_id) JOIN requests AS r USING (principal, request_id))
+    FROM (SELECT) AS one LEFT JOIN (SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1) AS head
+    ON true;
+PREPARE results (text[], text[]) AS SELECT s || ' ' || c FROM unnest($1, $2) AS name (s, c) WHERE EXISTS
+    (SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = s AND right(payload, 34) = c || '"}}'
+    AND version > {shared.LAST_CLEAR.format("s")});
+PREPARE append ({", ".join(["text[]"] * 10)}) AS INSERT INTO events
+    SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), decode(h, 'hex'), decode(d, 'hex')
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS new (p, s, v, t, a, m, c, x, h, d);
+PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
+    SELECT s, v::bigint, p::bigint, x::smallint, nullif(e, '')::bigint
+    FROM unnest($1, $2, $3, $4, $5) AS new (s, v, p, x, e)
+    ON CONFLICT (stream) DO UPDATE SET version = excluded.version, position = excluded.position,
+    exists_now = excluded.exists_now, expires_at = excluded.expires_at;
+PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
+    SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
+PREPARE refuse (text[], text[], text[], text[], text[]) AS INSERT INTO refusals (position, at, code, stream, meta)
+    SELECT p::bigint, a::bigint, c, s, m FROM unnest($1, $2, $3, $4, $5) AS new (p, a, c, s, m);
+PREPARE claims (text, text, bigint, text, text, text) AS {number(shared.CLAIMS, *_SESSION, "names", "agent", "host")};
+PREPARE session (text, text, bigint) AS {number(shared.SESSION, *_SESSION)};
+PREPARE subtrees (text) AS {number(shared.SUBTREES, "subtrees")};
+PREPARE beats (text, text, bigint) AS {number(shared.BEATS, *_SESSION)};
+PREPARE board AS {shared.BOARD};
+PREPARE streams (text) AS {number(shared.STREAMS, "streams")};
+PREPARE silence AS {shared.LAST_COMMIT};
+PREPARE mark (bigint) AS {number(shared.MARK, "now")};
+PREPARE put_claims ({", ".join(["text[]"] * 15)}) AS INSERT INTO claims
+    SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, h::bigint, l, d::bigint, w::bigint,
+    f::smallint, n FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    AS new (r, v, i, m, a, s, p, o, e, h, l, d, w, f, n) ON CONFLICT (resource, version) DO UPDATE SET
+    agent = excluded.agent, session = excluded.session, deadline = excluded.deadline,
+    waits_until = excluded.waits_until, is_offered = excluded.is_offered, note = excluded.note;
+PREPARE end_claims (text[], text[]) AS DELETE FROM claims AS c USING unnest($1, $2) AS old (r, v)
+    WHERE c.resource = old.r AND c.version = old.v::bigint;
+PREPARE put_holders ({", ".join(["text[]"] * 12)}) AS INSERT INTO holders
+    SELECT s, p, a, e::bigint, n::bigint, l::bigint, i::bigint, h, r, t::smallint, o, x
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    AS new (s, p, a, e, n, l, i, h, r, t, o, x) ON CONFLICT (session, principal, agent) DO UPDATE SET
+    (expires_at, seen_at, lease, idle_limit, host, handles, has_left, open_calls, lost) =
+    (excluded.expires_at, excluded.seen_at, excluded.lease, excluded.idle_limit, excluded.host,
+    excluded.handles, excluded.has_left, excluded.open_calls, excluded.lost)
+"""
 
 
-def _has_key(table: Table) -> str:
-    key = key_of(table)
-    given = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in key.values())
-    return f"({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
+def create_store(connection: Connection, schema: str) -> None:
+    """Create the tables, if they are missing, and check that they are those of a store. Raises StoreError,
+    psycopg.Error."""
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise StoreError("the database has another encoding than UTF8; create one with UTF8")
+    with connection.transaction():
+        # Concurrent DDL is not safe: one process at a time.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(f"holdlog {schema}".encode()),))
+        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+        tables = {name for (name,) in connection.execute(query, (schema,))}
+        if not tables:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            connection.execute("; ".join((_TABLES, *shared.INDEXES)))
+            rows = (os.urandom(16).hex(), str(shared.SCHEMA))
+            connection.execute("INSERT INTO meta VALUES ('id', %s), ('schema', %s)", rows)
+            return
+        if not {"meta", "events", "current"} <= tables:
+            known = "is a store of holdlog 0.1" if "stored_events" in tables else "has tables that are not holdlog's"
+            raise StoreError(f"the schema {schema} {known}; use another ?schema=")
+        row: Any = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        require_schema(row[0] if row else None)
 
 
-def drop_rows(table: Table, name: str | None = None) -> str:
-    """Delete the rows with the given keys. The statement takes one array per key column."""
-    return f'DELETE FROM "{name or table.name}" WHERE {_has_key(table)}'
-
-
-def key_of(table: Table) -> dict[str, type]:
-    """The key columns of a table, with their types."""
-    return dict(list(table.columns.items())[: table.key])
-
-
-class Insert(NamedTuple):
-    """Inserts rows. `one` inserts a single row from its values, at about half the cost of `many`, which takes one array
-    per column."""
-
-    one: str
-    many: str
-    kinds: Sequence[type]
-
-    def of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[str, Sequence[Any]]:
-        """The statement that inserts these rows, and its parameters."""
-        return (self.one, rows[0]) if len(rows) == 1 else (self.many, arrays(self.kinds, rows))
-
-
-def insert_into(table: str, types: Mapping[str, type], also: str = "") -> Insert:
-    into = f'INSERT INTO "{table}" ({", ".join(_quoted(types))})'
-    one = f"{into} VALUES ({', '.join(['%s'] * len(types))}){also}"
-    parameters = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in types.values())
-    return Insert(one, f"{into} SELECT * FROM unnest({parameters}){also}", tuple(types.values()))
-
-
-def put_into(table: str, types: Mapping[str, type], key: int) -> Insert:
-    """Insert rows, replacing those with the same key: the first `key` columns."""
-    if not key:
-        return insert_into(table, types)
-    names = _quoted(types)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
-    action = f"UPDATE SET {changes}" if changes else "NOTHING"
-    return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO {action}")
-
-
-def _quoted(names: Iterable[str]) -> list[str]:
-    return [f'"{name}"' for name in names]
-
-
-def _columns(types: Mapping[str, type], required: tuple[str, ...]) -> str:
-    return ", ".join(f"{name} {TYPES[kind]}{' NOT NULL' if name in required else ''}" for name, kind in types.items())
-
-
-CREATE: Final = (
-    f"""CREATE TABLE {EVENTS_TABLE} (
-    {_columns(COLUMNS, REQUIRED)},
-    notification_id bigint NOT NULL UNIQUE,
-    PRIMARY KEY (originator_id, originator_version))""",
-    f"CREATE TABLE meta (name {_TEXT} PRIMARY KEY, value {_TEXT} NOT NULL)",
-    f"""CREATE TABLE requests (principal {_TEXT} NOT NULL, request_id {_TEXT} NOT NULL, at bigint NOT NULL,
-    fingerprint bytea NOT NULL, outcome {_TEXT} NOT NULL, session {_TEXT} NOT NULL DEFAULT '',
-    PRIMARY KEY (principal, session, request_id))""",
-    f"""CREATE TABLE refusals (id bigserial PRIMARY KEY, at bigint NOT NULL, code {_TEXT} NOT NULL,
-    what {_TEXT} NOT NULL, by {_TEXT} NOT NULL, session {_TEXT})""",
-    f"""CREATE TABLE leases ({
-        _columns(LEASES.columns, tuple(it for it in LEASES.columns if it not in _LEASE_NULLABLE))
-    }, PRIMARY KEY (resource, version))""",
-    f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
-    PRIMARY KEY (resource, version))""",
-    *map(create_view, TABLES),
-    *(f"CREATE INDEX {it}" for it in (*SIDE_INDEXES, *VIEW_INDEXES)),
-)
-
-PUT: Final = {
-    table.name: put_into(table.name, table.columns, table.key) for table in (*TABLES, LEASES, LOSSES, REFUSALS)
-}
-DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
-PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+def require_schema(number: str | None) -> None:
+    if number != str(shared.SCHEMA):
+        raise StoreError(f"the store has schema {number}, and this holdlog {shared.SCHEMA}; update holdlog")

@@ -1,295 +1,407 @@
-"""The store in a PostgreSQL database that servers on many hosts share."""
+"""The store in a schema of PostgreSQL.
 
-import os
-import threading
+A transaction is two messages of plain SQL with prepared statements, because round trips determine its duration
+(docs/decisions/postgres.md). The lock is a separate statement: a statement reads what was committed before it waited.
+"""
+
+import json
 import time
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
+from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.stores.postgres.catalog import SELECT_SIZE
+from holdlog.adapters.engine.port import MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.operating_system.processes import is_alive
+from holdlog.adapters.stores import board as boards
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.postgres.connection import (
-    CONNECT_SECONDS,
+    OPTIONS,
     Connection,
+    configure,
     connect,
-    has_failed,
-    is_idle,
-    is_over,
+    is_lost,
+    name_server,
+    parse_url,
+    quote,
+    quote_all,
+    refuse,
 )
-from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.target import DatabaseTarget
-from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
-from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.domain.ports import NOTHING, Prefetch, Scrubbed
-from holdlog.domain.redaction import UNFINISHED
-from holdlog.domain.refusals import ConnectionLostError, HoldlogError, StoreError, UnavailableError
+from holdlog.adapters.stores.postgres.listener import Listener
+from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema, translate
+from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
+from holdlog.domain.claims.board import Board
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
+from holdlog.domain.refusals import LostError, StoreError
+from holdlog.domain.state import Reads, Record, State
 
-IDLE_READERS: Final = 16
-FIRST_PAUSE: Final = 0.02
-LAST_PAUSE: Final = 1.0
-"""Maximum seconds between attempts to connect; each pause is twice the one before."""
+READERS: Final = 4
 RESOLVE_SECONDS: Final = 15.0
-"""Seconds to find out the fate of a commit whose answer was lost: enough for most restarts of a database
-(docs/decisions/0045-lost-commits.md)."""
-
-_VACUUM: Final = (
-    "PostgreSQL keeps former versions of rows until they are vacuumed: to overwrite them, run VACUUM FULL in the"
-    " database of the store; its write-ahead log, replicas and dumps keep them longer"
-)
-
-Clock = Callable[[], int]
+"""How long to find out whether a commit happened: the database may keep the lock of a lost connection for 10 s."""
+_LOCK: Final = "BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE"
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_CLOCKS: Final = f"SELECT {_NOW}, (SELECT at FROM events ORDER BY position DESC LIMIT 1)"
+"""The database's clock, and when the last event was."""
+CLOCK_EVERY: Final = 1_000_000
+"""Microseconds after which a read reads the clock, too: it may have been set, or another server has taken over."""
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Advances while the machine is suspended; on macOS CLOCK_MONOTONIC does, unlike `time.monotonic`."""
 
 
 class PostgresStore:
-    """An open store (see opening.py). Thread-safe; must not be used across a fork.
+    """A connection for one writing thread at a time, and a pool of connections for reads."""
 
-    `clock` and `steady`, in microseconds, are the database's unless tests pass others.
-    """
+    is_local = False
 
-    remote = True
-
-    def __init__(self, target: DatabaseTarget, clock: Clock | None = None, steady: Clock | None = None) -> None:
-        self.target = target
-        self.recorder = PostgresEventRecorder(target, self)
-        self._clock = clock
-        self._steady = steady
+    def __init__(self, url: str) -> None:
+        """Open the store, or create it in its schema. Raises StoreError, UnavailableError."""
+        self._target = parse_url(url)
+        self._writer: Connection | None = None
+        self._marked_at = 0
+        """When this process last recorded that it commits."""
         self._offset = 0
-        self._idle: deque[Connection] = deque()
-        self._writing: PostgresTransaction | None = None
-        self._lock = _OwnedLock()
-        self._owner = os.getpid()
-        self._closed = False
+        """Microseconds: the database's clock minus this machine's `_CLOCK`, as of `_read_at` by the latter."""
+        self._read_at = self._last_at = 0
+        self._pool = ConnectionPool(
+            name_server(self._target),
+            connection_class=Connection,
+            kwargs=OPTIONS,
+            configure=self._configure,
+            min_size=0,
+            max_size=READERS,
+            timeout=5.0,
+            reconnect_timeout=5.0,
+            open=False,
+        )
+        try:
+            with connect(self._target) as connection:
+                create_store(connection, self._target.schema)
+                self._read_clock(connection)
+        except psycopg.Error as error:
+            raise refuse(error) from error
+        self._pool.open()
 
-    # --- clocks
+    # --- writes
 
-    def now(self) -> int:
-        """The database's clock, as last known here: microseconds UTC."""
-        return self._clock() if self._clock else platform.elapsed() + self._offset
-
-    def steady(self) -> int:
-        """The clock of leases."""
-        return self._steady() if self._steady else platform.elapsed() + self._offset
-
-    def observe_clock(self, now: int) -> None:
-        self._offset = now - platform.elapsed()
-
-    # --- the port
-
-    def reader(self, snapshot: bool = False) -> PostgresReader:
-        self._usable()
-        now = self.now()
-        connection = self.borrow()
-        if snapshot:
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+        for attempt in (1, 2):
             try:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return self._begin(reads)
             except psycopg.Error as error:
-                connection.close()
-                raise refusal_of(error) from error
-        return PostgresReader(connection, self.recorder, now, self)
+                self.abort()
+                if attempt == 2 or not is_lost(error):
+                    raise refuse(error) from error
+            except BaseException:
+                self.abort()
+                raise
+        raise AssertionError
 
-    def snapshot(self) -> PostgresReader:
-        return self.reader(snapshot=True)
+    def _begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+        prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
+        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
+        arrays = (
+            {stream for read, _ in reads for stream in read.streams},
+            {stream for read, _ in reads for stream in read.values},
+            prefixes,
+            map(end_of_range, prefixes),
+            (principal for principal, _ in requests),
+            (request_id for _, request_id in requests),
+        )
+        texts = ", ".join(quote_all(array, "text") for array in arrays)
+        sessions = boards.merge(reads)
+        names = {name for read, _ in reads for name in read.results}
+        columns = zip(*(name.rsplit(" ", 1) for name in names), strict=True)
+        results = f"; EXECUTE results({', '.join(quote_all(column, 'text') for column in columns)})" if names else ""
+        text = f"{_LOCK}; EXECUTE load({texts}){results}{_load_claims(sessions)}"
+        (row,), *board_rows = _fetch_all(self._connection().execute(text))
+        clock, position, digest, at, schema, records, values, ranges, remembered = row
+        require_schema(schema)
+        self._set_clock(clock, at)
+        head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
+        loaded = _records(reads, records or (), values or (), ranges or ())
+        if names:
+            present = {name for (name,) in board_rows.pop(0)}
+            loaded |= {name: Record(name, exists=name in present) for name in names}
+        board: Any = self._make_board(clock, sessions, board_rows) if sessions else None
+        batch = Batch(head, clock, clock, State(loaded, board))
+        for principal, request_id, *rest in remembered or ():
+            batch.requests[principal, request_id] = Request(*rest)
+        return batch
 
-    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> PostgresTransaction:
-        self._usable()
-        return self._begin(deadline, prefetch() if prefetch else NOTHING)
+    def _make_board(self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any]) -> Board:
+        """The board of the rows that the first message has read. One more reads the rest, if a command needs it, and
+        the other streams that waiters want."""
+        board = Board(now, is_alive)
+        *rows, silence, streams = results
+        for result in rows:
+            boards.add_rows(board, result)
+        boards.read_silence(board, silence)
+        boards.add_streams(board, streams)
+        is_whole = any(read.claims == "all" for read, _ in reads)
+        board.is_quiet = board.is_quiet and not is_whole
+        needs_rest = not (is_whole or board.is_quiet) and boards.needs_whole(board, reads)
+        missing = boards.list_unread(board)
+        if needs_rest or missing:
+            assert self._writer is not None  # and no new one, which has no lock
+            text = "EXECUTE board; " if needs_rest else ""
+            *rows, streams = _fetch_all(self._writer.execute(f"{text}EXECUTE streams({quote(json.dumps(missing))})"))
+            for result in rows:
+                boards.add_rows(board, result)
+            boards.add_streams(board, streams)
+        return board
 
-    def size(self) -> int:
-        with self.reader() as reader:
-            return int(reader.connection.execute(SELECT_SIZE, ()).fetchall()[0][0])
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        assert self._writer is not None
+        try:
+            cursor = self._writer.execute(translate(statement), parameters)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            raise refuse(error) from error
 
-    def scrub(self) -> Scrubbed:
-        with self.transaction(time.monotonic() + CONNECT_SECONDS) as transaction:
-            transaction.later("DELETE FROM meta WHERE name = :name", {"name": UNFINISHED})
-        return Scrubbed(remaining=(_VACUUM,))
+    def commit(self, batch: Batch) -> None:
+        text = ""
+        if batch.rows:
+            text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
+        if batch.state.board is not None:
+            text += _write_board(batch.state.board)
+        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_EVERY:
+            text += f"EXECUTE mark({batch.steady}); "
+        if batch.remembered:
+            requests = [(*key, *batch.requests[key]) for key in batch.remembered]
+            text += f"EXECUTE remember({_quote_columns(requests)}); "
+        if batch.refusals:
+            text += f"EXECUTE refuse({_quote_columns(batch.refusals)}); "
+        if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+            statements = (
+                sql.FORGET_REFUSALS,
+                FORGET_REQUESTS,
+                FORGET_HOLDERS,
+                sql.FORGET_CONVERSATIONS,
+                sql.FORGET_FILES,
+            )
+            forget = "".join(f"{statement}; " for statement in statements)
+            text += forget.replace(":oldest", str(batch.at - REMEMBER_FOR)).replace(":now", str(batch.steady))
+        assert self._writer is not None  # and no new one: it would commit outside of the transaction
+        try:
+            self._writer.execute(f"{text}COMMIT")
+        except psycopg.Error as error:
+            self.abort()
+            if not is_lost(error):
+                raise refuse(error) from error
+            if not batch.rows or not self._is_committed(batch):
+                raise LostError("the connection to the database was lost") from error
+        if "EXECUTE mark" in text:
+            self._marked_at = batch.steady
 
-    def rollback_interrupted(self) -> None:
-        if self._lock.is_mine():
-            self.end()
+    def append(self, batch: Batch) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute(_append(batch))
+        except psycopg.Error as error:
+            self.abort()
+            raise refuse(error) from error
 
-    def close(self) -> None:
-        if self._closed or self._owner != os.getpid():
-            return
-        self._closed = True
-        if self._writing is not None and self._lock.acquire(timeout=1.0):
-            self._writing.connection.close()
-            self._lock.release()
-        while self._idle:
-            self._idle.pop().close()
+    def abort(self) -> None:
+        if self._writer is not None:
+            try:
+                self._writer.execute("ROLLBACK")
+            except psycopg.Error:
+                self._drop_writer()
 
-    def detach_after_fork(self) -> None:
-        """In a forked child: abandon the sockets, because closing them properly would end the parent's connections."""
-        self._closed = True
-        _inherited.append((self._writing, list(self._idle)))
-
-    # --- connections
-
-    def connect(self, deadline: float) -> TimeoutConnection:
-        """Connect, retrying until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
-        pause = FIRST_PAUSE
+    def _is_committed(self, batch: Batch) -> bool:
+        """Whether a commit happened whose response was lost. Under the write lock this is certain, as its transaction
+        has ended; salts make digests unique. Raises UnavailableError, in doubt."""
+        position, digest = batch.rows[-1][0], batch.rows[-1][-1]
+        deadline = time.monotonic() + RESOLVE_SECONDS
+        query = (
+            f"BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE; SELECT digest FROM events WHERE position = {position}; COMMIT"
+        )
         while True:
             try:
-                return connect(self.target)
+                cursor = self._connection().execute(query)
+                cursor.nextset()
+                cursor.nextset()
+                row = cursor.fetchone()
+                return row is not None and row[0] == digest
             except psycopg.Error as error:
-                refusal = refusal_of(error)
-                if isinstance(refusal, StoreError) or time.monotonic() + pause >= deadline:
-                    raise refusal from error
-            time.sleep(pause)
-            pause = min(2 * pause, LAST_PAUSE)
+                self.abort()
+                if time.monotonic() > deadline:
+                    raise refuse(error, in_doubt=True) from error
+                time.sleep(0.1)
 
-    def borrow(self) -> Connection:
-        while self._idle:
-            with suppress(IndexError):
-                connection = self._idle.pop()
-                if not is_over(connection):
-                    return connection
-                connection.close()
-        made = self.connect(time.monotonic() + CONNECT_SECONDS)
-        made.silence = SILENT_SECONDS
-        return made
+    def _connection(self) -> Connection:
+        if self._writer is None or self._writer.closed:
+            self._writer = connect(self._target, PREPARE)
+        return self._writer
 
-    def end_read(self, reader: PostgresReader) -> None:
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    # --- reads
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
         try:
-            if not is_idle(reader.connection):
-                reader.connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
-        except psycopg.Error:
-            reader.connection.close()
-
-    def give_back(self, reader: PostgresReader, error: BaseException | None) -> None:
-        connection = reader.connection
-        lost = isinstance(error, psycopg.Error) and is_lost(error)
-        if not (lost or self._closed or connection.closed) and len(self._idle) < IDLE_READERS:
-            self._idle.append(connection)
-        else:
-            connection.close()
-
-    # --- one write at a time
-
-    def _begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
-        """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
-        released."""
-        if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
-            raise UnavailableError("another thread is writing to the store; try again")
-        try:
-            self._usable()
-            while True:
-                stopped = 0.0
-                try:
-                    if self._writing is None or is_over(self._writing.connection):
-                        self.forget()
-                        connection = self.connect(deadline)
-                        connection.silence = SILENT_SECONDS
-                        self._writing = PostgresTransaction(connection, self.recorder, self, self._clock, self._steady)
-                    stopped = _stopped(self._writing)
-                    self.observe_clock(self._writing.begin(deadline, prefetch))
-                    return self._writing
-                except psycopg.Error as error:
-                    if (meanwhile := _stopped(self._writing) - stopped) > 0:
-                        deadline += meanwhile  # the database timed out, but this process did not run meanwhile
-                        self.forget()
-                        continue
-                    if not is_lost(error):
-                        raise refusal_of(error) from error
-                    self.forget()  # nothing was written yet: retry on a new connection
-                    if time.monotonic() + FIRST_PAUSE >= deadline:
-                        raise refusal_of(error) from error
-                    time.sleep(FIRST_PAUSE)
-        except BaseException:
-            self.end()
-            raise
-
-    def commit(self, transaction: PostgresTransaction) -> None:
-        """Commit. Raises UnavailableError, in doubt only if the transaction's fate cannot be determined."""
-        try:
-            transaction.commit()
+            connection, cursor = self._execute(translate(query), parameters)
+            try:
+                rows = cursor.fetchall()
+                if _count() - self._read_at > CLOCK_EVERY:  # a process that only reads learns it from no commit
+                    self._read_clock(connection)
+                return rows
+            finally:
+                self._pool.putconn(connection)
         except psycopg.Error as error:
-            if not is_lost(error):
-                raise refusal_of(error) from error
-            self.forget()
-            if transaction.wrote and not self._resolved(transaction, error):
-                raise refusal_of(error) from error
+            raise refuse(error) from error
 
-    def end(self) -> None:
-        """Roll back what was not committed, and admit the next writer."""
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
         try:
-            writing = self._writing
-            if writing is not None and has_failed(writing.connection):
-                self.forget()  # psycopg may consider statements prepared that followed the error in its pipeline
-            elif writing is not None and not is_idle(writing.connection):
-                with suppress(psycopg.Error):
-                    writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
-                if not is_idle(writing.connection):
-                    self.forget()
-        finally:
-            self._lock.release()
+            connection, cursor = self._execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_CLOCKS}")
+            try:
+                cursor.nextset()
+                for clock, at in cursor:
+                    self._set_clock(clock, at)
+                    now = max(clock, at or 0)
+                    yield Snapshot(lambda query, values: connection.execute(translate(query), values), now, clock)
+            finally:
+                try:
+                    with suppress(psycopg.Error):
+                        connection.execute("ROLLBACK")
+                finally:
+                    self._pool.putconn(connection)
+        except psycopg.Error as error:
+            raise refuse(error) from error
 
-    def _resolved(self, transaction: PostgresTransaction, lost: psycopg.Error) -> bool:
-        """Whether the transaction whose answer was lost was committed. Raises UnavailableError in doubt.
+    def backup(self, path: str) -> Head:
+        raise StoreError("holdlog does not copy a PostgreSQL database; use pg_dump, or `holdlog export`")
 
-        While this process holds the log's lock, no other transaction writes: ours has ended, and its last event is
-        in the log or never will be. (PostgreSQL's status of the transaction does not prove it: after a crash, it reuses
-        the numbers of transactions that left nothing on disk.) Without events, or without a unique digest, there is no
-        proof.
-        """
-        deadline = time.monotonic() + RESOLVE_SECONDS
-        while transaction.grew and (left := deadline - time.monotonic()) > 0:
-            with suppress(psycopg.Error, UnavailableError, StoreError), self.connect(deadline) as connection:
-                connection.execute("BEGIN")
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{max(1, round(left * 1000))}ms",))
-                connection.execute(self.recorder.lock)
-                unit = PostgresReader(connection, self.recorder, 0)
-                found = self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
-                if not found or transaction.is_unique:
-                    return found
-                break  # the same command of another process may have made the event
-            time.sleep(FIRST_PAUSE)
-        kind = UnavailableError if transaction.grew else ConnectionLostError
-        raise kind(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True) from lost
+    def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, psycopg.Cursor[Any]]:
+        """Execute a query on a connection of the pool, which the caller must return. If one is lost, so may be all:
+        replaces them and tries again. Raises psycopg.Error."""
+        for attempt in (1, 2):
+            connection = self._pool.getconn()
+            try:
+                return connection, connection.execute(query, parameters)
+            except BaseException as error:
+                self._pool.putconn(connection)
+                if attempt == 2 or not isinstance(error, psycopg.Error) or not is_lost(error):
+                    raise
+                self._pool.drain()
+        raise AssertionError
 
-    def forget(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            with suppress(psycopg.Error):
-                writing.connection.close()
+    def _configure(self, connection: Connection) -> None:
+        configure(connection, self._target)
+        self._read_clock(connection)
 
-    def fail(self, error: BaseException) -> None:
-        if isinstance(error, psycopg.Error) and is_lost(error):
-            self.forget()
+    def now(self) -> int:
+        """Never before the last event that this process has seen, as writes count it."""
+        return max(self.steady(), self._last_at)
 
-    def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
-        return refusal_of(error) if isinstance(error, psycopg.Error) else None
+    def steady(self) -> int:
+        """The database's clock, as extrapolated since this process has last read it."""
+        return _count() + self._offset
 
-    def _usable(self) -> None:
-        if self._closed:
-            raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
+    def _read_clock(self, connection: Connection) -> None:
+        for clock, at in connection.execute(_CLOCKS):
+            self._set_clock(clock, at)
+
+    def _set_clock(self, now: int, last_at: int | None) -> None:
+        self._read_at = _count()
+        self._offset, self._last_at = now - self._read_at, max(self._last_at, last_at or 0)
+
+    def erase(self) -> None:
+        """Dead rows are the database's (docs/limits.md)."""
+
+    def list_damage(self) -> list[str]:
+        return []
+
+    # --- notifications
+
+    def listen(self, wake: Callable[[], None]) -> Listener:
+        return Listener(self._target, _name_channel(self._target.schema), wake)
+
+    def close(self) -> None:
+        self._drop_writer()
+        self._pool.close()
 
 
-_inherited: list[Any] = []
-"""Connections of a parent process, never closed here."""
+def _count() -> int:
+    """Microseconds of this machine's `_CLOCK`."""
+    return time.clock_gettime_ns(_CLOCK) // 1000
 
 
-def _stopped(writing: PostgresTransaction | None) -> float:
-    """Seconds that this process was stopped while it waited for this connection."""
-    return writing.connection.stopped if writing and isinstance(writing.connection, TimeoutConnection) else 0.0
+def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
+    """The rows of each query of a message."""
+    results = []
+    while True:
+        if cursor.description is not None:
+            results.append(cursor.fetchall())
+        if not cursor.nextset():
+            return results
 
 
-class _OwnedLock:
-    """A lock that knows its owner from the moment of acquisition, whatever interrupts follow. Not reentrant."""
+def _records(reads: Sequence[tuple[Reads, Caller]], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
+    found = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
+    for row in (*ranges, *records, *values):  # a command may need the value of what another only reads
+        found[row[0]] = decode_record(*row)
+    return found
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
 
-    def acquire(self, *, timeout: float) -> bool:
-        return not self.is_mine() and self._lock.acquire(timeout=max(0.0, timeout))
+def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
+    """The statements that read what commands need of the board, if any does."""
+    texts = []
+    for read, caller in reads:
+        queries, parameters = boards.select(read, caller, 0)
+        session = f"{quote(parameters['session'])}, {quote(parameters['principal'])}, {_NOW}"
+        agent = ", ".join(quote(parameters[name]) for name in ("names", "agent", "host"))
+        executions = {
+            sql.BOARD: "; EXECUTE board",
+            sql.CLAIMS: f"; EXECUTE claims({session}, {agent})",
+            sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
+            sql.SESSION: f"; EXECUTE session({session})",
+            sql.BEATS: f"; EXECUTE beats({session})",
+        }
+        texts += [executions[query] for query in queries]
+    if texts:
+        resources = tuple(resource for read, _ in reads for resource in read.resources)
+        streams = boards.name_overlapping(resources)[2]
+        texts.append(f"; EXECUTE silence; EXECUTE streams({quote(streams)})")
+    return "".join(texts)
 
-    def release(self) -> None:
-        self._lock.release()
 
-    def is_mine(self) -> bool:
-        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+def _append(batch: Batch) -> str:
+    """The statements that write the events and the changed records."""
+    rows = [(*row[:7], *(cell if cell is None else cell.hex() for cell in row[7:])) for row in batch.rows]
+    streams = {row[1] for row in rows if not row[1].startswith(WITHOUT_RECORD)}
+    changed = [batch.state.records[stream] for stream in streams]
+    records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
+    put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
+    return f"EXECUTE append({_quote_columns(rows)}); {put}"
+
+
+def _write_board(board: Board) -> str:
+    """The statements that write what changed on the board."""
+    rows, ended = boards.list_changed_claims(board)
+    holders = boards.list_changed_holders(board)
+    parts = (("end_claims", ended), ("put_claims", rows), ("put_holders", holders))
+    text = "".join(f"EXECUTE {name}({_quote_columns(changed)}); " for name, changed in parts if changed)
+    return text or ("SELECT; " if board.silence_end > board.now else "")
+
+
+def _quote_columns(rows: Sequence[Any]) -> str:
+    """The columns of rows as arrays of texts."""
+    columns = zip(*rows, strict=True)
+    return ", ".join(f"ARRAY[{','.join(map(_quote_cell, column))}]::text[]" for column in columns)
+
+
+def _quote_cell(cell: Any) -> str:
+    return "NULL" if cell is None else quote(str(cell))
+
+
+def _name_channel(schema: str) -> str:
+    return '"holdlog ' + schema.replace('"', '""') + '"'

@@ -1,127 +1,191 @@
-"""The SQLite schema, generated from the projections' tables, and the application id of the file."""
+"""The tables in SQLite, and the check that a file is a store."""
 
+import os
 import sqlite3
+import sys
+from contextlib import closing, suppress
 from typing import Final
 
-from holdlog.adapters.operating_system import platform
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED
-from holdlog.adapters.stores.sql.tables import (
-    EVENTS_TABLE,
-    LEASES,
-    LOSSES,
-    REFUSALS,
-    SESSION_SALT,
-    SIDE_INDEXES,
-    TABLES,
-    VIEW_INDEXES,
-    new_session_salt,
-    select_from,
+from holdlog.adapters.engine.port import Head
+from holdlog.adapters.operating_system.files import open_private, show
+from holdlog.adapters.operating_system.places import explain_exposed
+from holdlog.adapters.operating_system.processes import identify_boot
+from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, INDEXES, SCHEMA
+from holdlog.domain.claims.claim import ABSENCE, OFFER
+from holdlog.domain.claims.holder import BEATEN_PART
+from holdlog.domain.refusals import StoreError
+
+APPLICATION_ID: Final = 0x686C6F67
+"""In the file's header: https://www.sqlite.org/pragma.html#pragma_application_id"""
+LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
+"""Bytes that are read in about a second."""
+MAX_BOOTS: Final = 100
+"""Runs of the kernel that a store remembers."""
+
+# The value is JSON: two paths make an array `[value,null]`, where one would make SQL of it.
+# Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
+TABLES: Final = (
+    """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
+    topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
+    digest BLOB NOT NULL, UNIQUE (stream, version))""",
+    """CREATE INDEX results ON events (stream, json_extract(payload, '$.checksum'))
+    WHERE topic = 'ResultAppended'""",
+    *INDEXES,
+    """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
+    exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
+    """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
+    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, UNIQUE (principal, request_id))""",
+    """CREATE TABLE refusals (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL,
+    code TEXT NOT NULL, stream TEXT NOT NULL, meta TEXT NOT NULL)""",
+    """CREATE TABLE claims (resource TEXT NOT NULL, version INTEGER NOT NULL, is_ticket INTEGER NOT NULL,
+    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position INTEGER NOT NULL,
+    since INTEGER NOT NULL, hold INTEGER NOT NULL, also TEXT, deadline INTEGER, waits_until INTEGER NOT NULL,
+    is_offered INTEGER NOT NULL, note TEXT, UNIQUE (resource, version))""",
+    "CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1",
+    "CREATE INDEX own_claims ON claims (session, principal, agent)",
+    """CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL,
+    expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
+    host TEXT, handles TEXT NOT NULL, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
+    UNIQUE (session, principal, agent))""",
+    "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
+    """CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
+    seen_at INTEGER NOT NULL, calls TEXT NOT NULL, has_ended INTEGER NOT NULL, told TEXT NOT NULL,
+    PRIMARY KEY (session, agent)) WITHOUT ROWID""",
+    """CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
+    digest TEXT NOT NULL, at INTEGER NOT NULL, made INTEGER NOT NULL,
+    PRIMARY KEY (session, agent, resource)) WITHOUT ROWID""",
+    "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
+    "INSERT INTO silence VALUES (0, 0, 0)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE VIEW current_values AS SELECT
+    replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
+    substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
+    substr(json_extract(e.payload, '$.value', '$.none'), 2, length(json_extract(e.payload, '$.value', '$.none')) - 7)
+    AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
+    FROM current AS c JOIN events AS e ON e.position = c.position
+    WHERE c.exists_now = 1 AND e.topic = 'ValueWritten'""",
 )
-from holdlog.projections.fold import VIEWS
-from holdlog.projections.projection import Table
-
-APPLICATION_ID: Final = (
-    0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
+_BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
+_NEW_BOOT: Final = (
+    f"""UPDATE holders SET seen_at = :now, open_calls = NULL,
+    expires_at = :now + CASE handles WHEN '' THEN lease ELSE lease / {BEATEN_PART} END""",
+    f"""UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE}
+    WHEN is_offered = 1 THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END
+    WHERE is_ticket = 1 OR deadline IS NOT NULL""",
+    "UPDATE conversations SET seen_at = :now, calls = '{}'",
+    "UPDATE silence SET committed_at = :now, began_at = 0, ended_at = 0",
+    "INSERT OR REPLACE INTO meta VALUES ('boots', :boots)",
 )
-MAJOR: Final = 4
-"""Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
-(docs/decisions/0030-log-format-2.md). 4: tickets are rows (docs/decisions/0039-tickets-are-rows.md)."""
-MINOR: Final = 2
-"""1: snapshots of the board (docs/decisions/0043-time-travel.md). 2: facts about the log (domain/store_log.py), and
-roots of subtrees of its Merkle tree (docs/decisions/0046-proof.md)."""
-MINORS_PER_MAJOR: Final = 1000
-"""`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
-versions can share a file."""
-
-TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
-_EVENT_COLUMNS: Final = ",\n    ".join(
-    f"{name} {TYPES[kind]}{' NOT NULL' if name in REQUIRED else ''}" for name, kind in COLUMNS.items()
-)
-
-CREATE_EVENTS: Final = f"""
-CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
-    rowid INTEGER PRIMARY KEY,
-    {_EVENT_COLUMNS},
-    UNIQUE (originator_id, originator_version)
-)"""
-
-CREATE_SIDE_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    # The key columns come first: else SQLite's integrity_check (3.40) reports NULLs that do not exist.
-    """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
-    request_id TEXT NOT NULL, at INTEGER NOT NULL, fingerprint BLOB NOT NULL, outcome TEXT NOT NULL,
-    PRIMARY KEY (principal, session, request_id)) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
-    what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
-    """CREATE TABLE IF NOT EXISTS leases (resource TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
-    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, deadline INTEGER NOT NULL,
-    length INTEGER NOT NULL, told INTEGER NOT NULL, present_until INTEGER NOT NULL, heard INTEGER NOT NULL,
-    position INTEGER NOT NULL, note TEXT, receipt TEXT, seen INTEGER NOT NULL DEFAULT 0,
-    ended_at INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (resource, version)) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
-    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
-    receipt TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
-    *(f"CREATE INDEX IF NOT EXISTS {it}" for it in SIDE_INDEXES),
-)
-
-CREATE_INDEXES: Final = tuple(f"CREATE INDEX IF NOT EXISTS {it}" for it in VIEW_INDEXES)
+"""The steady clock starts again, and all calls have ended."""
 
 
-def create_view(table: Table, name: str | None = None) -> str:
-    columns = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in table.columns.items())
-    key = ", ".join(f'"{column}"' for column in list(table.columns)[: table.key])
-    return f'CREATE TABLE IF NOT EXISTS "{name or table.name}" ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID'
+def connect(place: str, mode: str = "rw") -> sqlite3.Connection:
+    """Connect to a path or `:memory:`, for use by any thread. Raises sqlite3.Error."""
+    path = place.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    uri = place if place == ":memory:" else f"file:{path}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone does not reach the disk
+    return connection
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Create all tables of a store, empty."""
-    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, TABLES), *CREATE_INDEXES):
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in TABLES:
         connection.execute(statement)
-
-
-def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
-    """Mark the file as a store. Keeps a salt that `meta` already has."""
-    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, platform.boot_id()))
-    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
+    connection.execute("INSERT INTO meta VALUES ('id', ?)", (os.urandom(16).hex(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.execute("COMMIT")
 
 
-def version_of(connection: sqlite3.Connection) -> int:
-    """The `user_version` of a store."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
+def open_file(path: str) -> sqlite3.Connection:
+    """Create the store, or check that the file is one, and connect to it. The caller holds the write lock. Raises
+    StoreError, OSError, sqlite3.Error."""
+    if os.path.exists(f"{path}-wal") and not os.path.lexists(path):
+        raise StoreError(f"{show(path)} is missing, but its -wal is left; put the file back, or remove {show(path)}-*")
+    with suppress(FileExistsError):
+        # Open only a file that did not exist: closing any other would drop this process's locks on it.
+        os.close(open_private(path, os.O_EXCL))
+    exposed = explain_exposed(path)  # before SQLite creates side files with its mode
+    if os.path.exists(f"{path}-wal"):  # closing a connection that may write would move the log of another program
+        with closing(connect(path, "ro")) as connection:
+            require_store(connection, path)
+    connection = connect(path)
+    try:
+        is_empty = not os.path.getsize(path) and not list_tables(connection)
+        if not is_empty:
+            require_store(connection, path)
+        if exposed is not None:
+            raise StoreError(exposed)
+        if is_empty:
+            create_tables(connection)
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreError(f"{show(path)} cannot use a write-ahead log here; use a path on a local disk")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-def tables_there(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+def require_store(connection: sqlite3.Connection, path: str) -> None:
+    """Raise StoreError for a file that is not a store of this release."""
+    version, name = connection.execute("PRAGMA user_version").fetchone()[0], show(path)
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        if {"state_records", "state_history"} & list_tables(connection):
+            raise StoreError(f"{name} is a file of agenthold; use another path, and examples/import_agenthold.py")
+        raise StoreError(f"{name} is not a holdlog store; use another path")
+    if version > SCHEMA * 1000 or SCHEMA < version < 1000:
+        raise StoreError(f"{name} belongs to a newer holdlog; update holdlog")
+    if version != SCHEMA:
+        raise StoreError(f"{name} is a store of holdlog 0.1, which 0.2 cannot read; move it away: mv {name} {name}.old")
 
 
-def put_statement(table: Table, name: str | None = None) -> str:
-    """Insert a row, or replace the one with the same key."""
-    columns = [f'"{column}"' for column in table.columns]
-    into = f'INSERT INTO "{name or table.name}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
-    if not table.key:
-        return into
-    changes = ", ".join(f"{column} = excluded.{column}" for column in columns[table.key :])
-    action = f"UPDATE SET {changes}" if changes else "NOTHING"
-    return f"{into} ON CONFLICT ({', '.join(columns[: table.key])}) DO {action}"
+def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
+    """After the first write of another run of the kernel, give every holder a full life by its steady clock, whose time
+    is `now`. Where the system does not name its runs, a clock behind the last commit is a new one. Raises StoreError
+    if an earlier run returns: then two kernels share the file."""
+    boot = identify_boot()
+    boots, committed_at = cursor.execute(_BOOTS).fetchone()
+    known = boots.split() if boots else []
+    if known[:1] == [boot] or not (boot or now < committed_at):
+        return
+    if boot in known:
+        raise StoreError(
+            f"{show(path)} was also written by another machine or virtual machine; a SQLite file has one: let it run a"
+            " server (holdlog serve --http) for the others, or use PostgreSQL"
+        )
+    cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "oldest": 0})  # no clock would, if none runs for a day
+    for statement in _NEW_BOOT:
+        cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
 
 
-def drop_statement(table: Table, name: str | None = None) -> str:
-    """Delete the row of one key."""
-    return f'DELETE FROM "{name or table.name}" WHERE {_is_key(table)}'
+def read_copy(path: str) -> Head:
+    """The end of the log in a file that nobody else has open."""
+    with closing(connect(path, "ro")) as connection:
+        row = connection.execute(HEAD).fetchone()
+    return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
 
 
-def select_row(table: Table, name: str | None = None) -> str:
-    """Select the row of one key."""
-    return f"{select_from(table, name)} WHERE {_is_key(table)}"
+def is_damaged(path: str) -> bool | None:
+    """Check the whole file, as SQLite also reports damage when a disk fails a single read. None if it cannot be read
+    now, or is too large to read while a caller waits."""
+    try:
+        if os.path.getsize(path) > LARGEST_TO_CHECK:
+            return None
+        with closing(connect(path, "ro")) as connection:  # closing it writes nothing, so it needs no write lock
+            return connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]
+    except sqlite3.Error as error:
+        return True if is_damage(error) else None
+    except OSError:
+        return None
 
 
-def _is_key(table: Table) -> str:
-    return " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
+def is_damage(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-PUT: Final = {table.name: put_statement(table) for table in (*TABLES, LEASES, LOSSES, REFUSALS)}
-DROP: Final = {view.name: drop_statement(view) for view in VIEWS}
+def list_tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

@@ -1,284 +1,476 @@
-"""The store in SQLite: in a file that many processes share, or in memory."""
+"""The store in SQLite: a file that many processes share, or memory."""
 
 import os
 import sqlite3
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final
 
-from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.stores.sqlite.database import Database
-from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
-from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
-from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
-from holdlog.domain.ports import Prefetch, Scrubbed
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.adapters.engine import port
+from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
+from holdlog.adapters.operating_system.processes import is_alive
+from holdlog.adapters.stores import board as boards
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
+from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
+from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
+from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
+from holdlog.adapters.stores.sqlite.schema import (
+    connect,
+    create_tables,
+    is_damage,
+    is_damaged,
+    note_boot,
+    open_file,
+    read_copy,
+    require_store,
+)
+from holdlog.domain.claims.board import Board
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
+from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
+from holdlog.domain.state import Reads, Record, State
 
-IDLE_READERS: Final = 16
-SCRUB_SECONDS: Final = 30.0
-"""Longest wait for other writers before redacted texts are removed from files."""
-_BUSY_NAP: Final = 0.001
-_LOCKED: Final = "the store is locked by a program other than holdlog, which does not release it; try again"
+OPEN_TIMEOUT: Final = 10.0
+"""Seconds that many processes may need to open a new file at once."""
+DAMAGE_REMEMBERED: Final = 5.0
+"""Seconds for which damage is reported without another look at the whole file."""
+
+_RECORD: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream = ?"
+_VALUE: Final = (
+    "SELECT c.stream, c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
+    " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
+)
+_RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
+_RESULT: Final = (
+    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ?1 AND json_extract(payload, '$.checksum') = ?2"
+    f" AND version > {sql.LAST_CLEAR.format('?1')}"
+)
+_REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
+_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT: Final = (
+    "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
+    " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
+)
+_REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
+_REFUSE: Final = "INSERT INTO refusals (position, at, code, stream, meta) VALUES (?, ?, ?, ?, ?)"
+_PUT_CLAIM: Final = (
+    "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version)"
+    " DO UPDATE SET agent = excluded.agent, session = excluded.session, deadline = excluded.deadline,"
+    " waits_until = excluded.waits_until, is_offered = excluded.is_offered, note = excluded.note"
+)
+_END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
+_PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteStore:
-    """An open store (see opening.py, memory.py). Thread-safe; must not be used across a fork.
+    """One writing thread at a time, any number of reading ones."""
 
-    `clock`: microseconds UTC; `steady`: monotonic microseconds, comparable between all processes until a reboot.
-    """
+    is_local = True
 
-    remote = False
-    session_salt: str | None = None
-    """The salt if it was read when the store was opened; using it needs no connection."""
-
-    def __init__(
-        self,
-        database: Database,
-        clock: Callable[[], int] = platform.now,
-        steady: Callable[[], int] = platform.steady,
-    ) -> None:
-        self.database = database
-        self.write_lock = database.write_lock
-        self.why_read_only = database.why_read_only
-        self.clock = clock
-        self._steady = steady
-        self.recorder = SqliteEventRecorder(self)
+    def __init__(self, path: str | None) -> None:
+        """Open or create the file; None: memory. `path`: one without links that `require_usable` accepts. Raises
+        StoreError, UnavailableError."""
+        self._path = path or ":memory:"
+        self._lock: WriteLock | None = None
+        self._head: Head | None = None
+        self._marked_at = 0
+        """When this process last recorded that it commits."""
         self._idle: deque[sqlite3.Connection] = deque()
-        self._discarded: deque[sqlite3.Connection] = deque()
-        self._writing: SqliteTransaction | None = None
-        self._watcher: sqlite3.Connection | None = None
-        self._data_version = 0
-        self._owner = os.getpid()
-        self._closed = False
-
-    def reader(self, snapshot: bool = False) -> SqliteReader:
-        if self._closed:
-            raise self._refusal()
+        self._memory = threading.RLock()
+        """Memory has one connection, which readers must not use within a transaction of the writer."""
+        self._locked = False
+        self._is_suspect = False
+        """Whether the writing connection failed: it may have cached a wrong read."""
+        self._damaged_until = 0.0
+        self._next_check = 0.0
+        self.identity: tuple[int, int] | None = None
         try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.database.connect()
-        else:
-            self._require_same(connection)
-        now = self.clock()  # before the first read: a claim renewed later must not look expired
-        if snapshot:
-            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(connection, self.recorder, now, self)
-
-    def _require_same(self, connection: sqlite3.Connection) -> None:
-        try:
-            self.database.require_same()
-        except UnavailableError:
-            self._idle.append(connection)  # closed with the others, while holding the write lock
-            raise
-
-    def snapshot(self) -> SqliteReader:
-        return self.reader(snapshot=True)
-
-    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> SqliteTransaction:
-        if self._closed:
-            raise self._refusal()
-        undisturbed = self.write_lock.acquire(deadline)
-        try:
-            self.database.require_same()
-            if self._writing is None:
-                connection = self.database.connect_writer()
-                self._writing = SqliteTransaction(connection, self.recorder, self, self.clock, self._steady)
-            elif not undisturbed:
-                self._writing.forget()
-            try:
-                self._writing.begin()
-            except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise
-                self._begin_when_free(self._writing, Deadline(deadline))
-            return self._writing
-        except sqlite3.Error as error:
-            self.fail(error)
-            self.end()
-            raise refusal_of(error, damage_check=self.database.damage_check) from error
-        except BaseException:
-            self.end()
-            raise
-
-    def size(self) -> int:
-        return self.database.size()
-
-    def scrub(self) -> Scrubbed:
-        if self._closed:
-            raise self._refusal()
-        self.write_lock.acquire(time.monotonic() + SCRUB_SECONDS)
-        try:
-            return self.database.scrub()
-        except sqlite3.Error as error:
-            raise refusal_of(error, damage_check=self.database.damage_check) from error
-        finally:
-            self.end()
-
-    def changed(self) -> bool:
-        """Whether another connection committed since the previous call, or the file was replaced; 3 µs. For one thread
-        at a time."""
-        if self._closed:
-            return True
-        try:
-            if self._watcher is None:
-                self._watcher = self.database.connect()
+            if path is None:
+                self._writer = connect(":memory:")
+                create_tables(self._writer)
             else:
-                self.database.require_same()
-            seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
-            if not self.database.may_reuse(self._watcher):
-                self._watcher = None
-                return True
-        except (sqlite3.Error, UnavailableError):
-            return True  # the reader that this wakes gets the error
-        return seen != self._data_version
+                self._lock, self._writer = self._open(path)
+                self.identity = _identify(path)
+        except sqlite3.Error as error:
+            raise self._refuse(error) from error
+        except OSError as error:
+            refusal = StoreError if error.errno in CANNOT_WRITE else UnavailableError
+            raise refusal(explain(self._path, error.errno)) from error
+        self._cursor = self._writer.cursor()
+        _open_stores.add(self)
 
-    def close(self) -> None:
-        """Close all connections while holding the write lock: closing the last one moves the WAL into the file."""
-        if self._closed or self._owner != os.getpid():
-            return
-        self._closed = True
+    @staticmethod
+    def _open(path: str) -> tuple[WriteLock, sqlite3.Connection]:
+        if _identify(path) in _inherited:
+            raise StoreError(f"{path} was open when this process was forked; spawn workers, or fork first")
+        is_first = not os.path.lexists(f"{path}.lock")
+        lock = WriteLock(f"{path}.lock")
         try:
-            self.write_lock.acquire(time.monotonic() + 1.0)
-        except UnavailableError:
-            _keep_for_ever(self)  # the write lock is stuck: the end of this process closes them
-            return
-        try:
-            if self._writing is not None:
-                self._writing.connection.close()
-            if self._watcher is not None:
-                self._watcher.close()
-            self._close_discarded()
-            while self._idle:
-                self._idle.pop().close()
-            self.database.close()
-        finally:
-            self.write_lock.release()
-            self.write_lock.close()
-
-    def detach_after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's, and never close its connections.
-
-        SQLite in the child believes that it has the locks of these connections, which stayed with the parent: closing
-        one, or opening the file again, could remove a write-ahead log that others use.
-        """
-        _keep_for_ever(self)
-        if not self._closed:
-            self.database.detach_after_fork()
-        self._closed = True
-        self.write_lock.close()
-
-    def rollback_interrupted(self) -> None:
-        """After an interrupt: roll back and release this thread's transaction, if any."""
-        if self.write_lock.is_mine():
-            self.end()
-
-    # --- reads
-
-    def end_read(self, reader: SqliteReader) -> None:
-        if reader.connection.in_transaction:
+            lock.acquire(OPEN_TIMEOUT)
             try:
-                reader.connection.execute("ROLLBACK")
-            except sqlite3.Error:
-                reader.connection.close()
-                reader.closed = True
-
-    def give_back(self, reader: SqliteReader, error: BaseException | None) -> None:
-        if reader.closed:
-            return
-        if isinstance(error, sqlite3.Error) and is_damage(error):
-            self.discard(reader.connection)
-        elif not self._closed and len(self._idle) < IDLE_READERS and self.database.may_reuse(reader.connection):
-            self._idle.append(reader.connection)
-        else:
-            reader.connection.close()
-
-    def discard(self, connection: sqlite3.Connection) -> None:
-        """Close a connection that may have cached a wrong read. Holds the write lock, because it may be the last
-        one."""
-        self._discarded.append(connection)
-        if self.write_lock.is_mine():
-            return  # this thread's transaction closes it at its end
-        with suppress(UnavailableError):
-            self.write_lock.acquire(time.monotonic())
-            try:
-                self._close_discarded()
+                return lock, open_file(path)
             finally:
-                self.write_lock.release()
+                lock.release()
+        except BaseException as error:
+            lock.close()
+            if is_first and (isinstance(error, StoreError) or is_damage(error)):
+                os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
+            raise
+
+    def forsake_lock(self) -> None:
+        """In a forked child."""
+        if self._lock is not None:
+            self._lock.forsake()
 
     # --- writes
 
-    def end(self) -> None:
-        """Roll back what was not committed, and release the write lock."""
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+        self._locked = True  # an interrupt may come at any point: abort() releases what is not held, too
         try:
-            if self._writing is not None and self._writing.connection.in_transaction:
-                self._close_open_transaction(self._writing.connection)
-            if self._discarded:
-                self._close_discarded()
-        finally:
-            self.write_lock.release()
+            if self._lock is None:
+                self._memory.acquire()
+            else:
+                if not self._lock.acquire(COMMIT_SECONDS):
+                    self._head = None
+                    if _identify(self._path) != self.identity:
+                        raise self._explain_replacement()
+                if self._is_suspect:
+                    self._replace_writer()
+            self._cursor.execute("BEGIN IMMEDIATE")
+            steady = time.monotonic_ns() // 1000
+            if self._head is None:
+                self._head = self._read_head(steady)
+            records: dict[str, Record] = {}
+            board: Any = None
+            for read, _ in reads:
+                if read.streams or read.values or read.prefixes:
+                    self._load(read, records)
+                if board is None and (read.claims or read.resources):
+                    board = self._load_board(reads, steady)
+            batch = Batch(self._head, time.time_ns() // 1000, steady, State(records, board))
+            for _, caller in reads:
+                if caller.request_id is not None:
+                    key = key_of(caller)
+                    for row in self._cursor.execute(_REQUEST, key):
+                        batch.requests[key] = Request(*row)
+            return batch
+        except sqlite3.Error as error:
+            self.abort()
+            raise self._refuse(error, is_writer=True) from error
+        except BaseException:
+            self.abort()
+            raise
 
-    def _close_discarded(self) -> None:
-        while self._discarded:
-            with suppress(sqlite3.Error):
-                self._discarded.pop().close()
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        try:
+            return self._cursor.execute(statement, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._refuse(error, is_writer=True) from error
 
-    def _begin_when_free(self, transaction: SqliteTransaction, wait: Deadline) -> None:
-        """Try again until the program that locked the file without the write lock has released it."""
-        while not wait.passed():
-            time.sleep(_BUSY_NAP)
+    def commit(self, batch: Batch) -> None:
+        execute, many = self._cursor.execute, self._cursor.executemany
+        sure, marked_at = True, self._marked_at
+        try:
+            if len(batch.rows) == 1:
+                row = batch.rows[0]
+                execute(_APPEND, row)
+                if not row[1].startswith(WITHOUT_RECORD):
+                    execute(_PUT, batch.state.records[row[1]][:5])
+            elif batch.rows:
+                self._append(batch)
+            board = batch.state.board
+            if board is not None:
+                self._write_board(board)
+            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_EVERY:
+                execute(sql.MARK, {"now": batch.steady})
+                marked_at = batch.steady
+            if batch.remembered:
+                many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
+            if batch.refusals:
+                many(_REFUSE, batch.refusals)
+            if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+                execute(sql.FORGET_REFUSALS)
+                execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
+                execute(sql.FORGET_HOLDERS, {"now": batch.steady, "oldest": batch.steady - REMEMBER_FOR})
+                execute(sql.FORGET_CONVERSATIONS, {"oldest": batch.steady - REMEMBER_FOR})
+                execute(sql.FORGET_FILES, {"oldest": batch.at - REMEMBER_FOR})
+            sure = False
+            execute("COMMIT")
+        except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head
+            self.abort()
+            raise LostError("others write without the lock; try again") from error
+        except sqlite3.Error as error:
+            self.abort()
+            in_doubt = not (sure or _failed_before_sync(error))
+            raise self._refuse(error, in_doubt, is_writer=True) from error
+        self._marked_at = marked_at
+        if batch.rows:
+            last = batch.rows[-1]
+            self._head = Head(last[0], last[-1], last[4])
+        (self._memory if self._lock is None else self._lock).release()
+        self._locked = False
+        if self._lock is not None and self._lock.has_waiters:
+            send_datagrams(self._lock.ports())
+
+    def append(self, batch: Batch) -> None:
+        try:
+            self._append(batch)
+        except sqlite3.Error as error:
+            self.abort()
+            raise self._refuse(error, is_writer=True) from error
+
+    def _append(self, batch: Batch) -> None:
+        self._cursor.executemany(_APPEND, batch.rows)
+        streams = {row[1] for row in batch.rows if not row[1].startswith(WITHOUT_RECORD)}
+        self._cursor.executemany(_PUT, [batch.state.records[stream][:5] for stream in streams])
+
+    def abort(self) -> None:
+        """Undo and release whatever this thread has begun, after an error or an interrupt."""
+        self._head = None  # it may have committed
+        if self._locked:
             try:
-                return transaction.begin()
-            except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise
-        raise UnavailableError(_LOCKED) from None
+                if self._writer.in_transaction:
+                    self._cursor.execute("ROLLBACK")
+            except sqlite3.Error:
+                self._is_suspect = True
+            finally:
+                with suppress(RuntimeError):  # this thread does not have it
+                    (self._memory if self._lock is None else self._lock).release()
+                self._locked = False
 
-    def commit(self, transaction: SqliteTransaction) -> None:
-        """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
-        if not transaction.wrote:
+    def _replace_writer(self) -> None:
+        self._writer.close()
+        self._writer = connect(self._path)
+        self._cursor = self._writer.cursor()
+        self._is_suspect = False
+
+    def _load(self, read: Reads, records: dict[str, Record]) -> None:
+        execute = self._cursor.execute
+        for stream in read.streams:
+            if stream not in records:
+                row = execute(_RECORD, (stream,)).fetchone()
+                records[stream] = Record(stream) if row is None else decode_record(*row)
+        for stream in read.values:
+            row = execute(_VALUE, (stream,)).fetchone()
+            records[stream] = Record(stream) if row is None else decode_record(*row)
+        for prefix in read.prefixes:
+            for row in execute(_RANGE, (prefix, end_of_range(prefix))):
+                records.setdefault(row[0], decode_record(*row))
+        for name in read.results:
+            row = execute(_RESULT, name.rsplit(" ", 1)).fetchone()
+            records.setdefault(name, Record(name, exists=row is not None))
+
+    def _load_board(self, reads: Sequence[tuple[Reads, Caller]], now: int) -> Board:
+        board, execute = Board(now, is_alive), self._cursor.execute
+        is_whole = False
+        for read, caller in reads if len(reads) == 1 else boards.merge(reads):
+            queries, parameters = boards.select(read, caller, now)
+            for query in queries:
+                boards.add_rows(board, execute(query, parameters))
+            is_whole |= read.claims == "all"
+        board.is_quiet = board.is_quiet and not is_whole
+        if not board.is_quiet:
+            boards.read_silence(board, execute(sql.LAST_COMMIT))
+            if not is_whole and boards.needs_whole(board, reads):
+                boards.add_rows(board, execute(sql.BOARD))
+        if (streams := boards.list_streams(board, reads)) is not None:
+            boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
+        return board
+
+    def _write_board(self, board: Board) -> None:
+        if board.changed_claims:
+            rows, ended = boards.list_changed_claims(board)
+            for key in ended:
+                self._cursor.execute(_END_CLAIM, key)
+            for row in rows:
+                self._cursor.execute(_PUT_CLAIM, row)
+        if board.changed_holders:
+            self._cursor.executemany(_PUT_HOLDER, boards.list_changed_holders(board))
+
+    def _read_head(self, now: int) -> Head:
+        if self._lock is not None:
+            require_store(self._writer, self._path)
+            note_boot(self._cursor, self._path, now)
+        row = self._cursor.execute(HEAD).fetchone()
+        head = Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+        if self._lock is not None:
+            self._lock.note_position(head.position)
+        return head
+
+    # --- reads
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        if self._lock is None:
+            with self._memory:
+                return self._writer.execute(query, parameters).fetchall()
+        connection = self._take_reader()
+        try:
+            rows = connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:  # the connection may have cached a wrong read
+            connection.close()
+            raise self._refuse(error) from error
+        self._idle.append(connection)
+        return rows
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        if self._lock is None:
+            with self._memory:
+                yield Snapshot(self._writer.execute, self.now(), self.steady())
+            return
+        connection = self._take_reader()
+        try:
+            connection.execute("BEGIN")
+            yield Snapshot(connection.execute, self.now(), self.steady())
+            connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._refuse(error) from error
+        except BaseException:
+            connection.execute("ROLLBACK")
+            self._idle.append(connection)
+            raise
+        self._idle.append(connection)
+
+    def backup(self, path: str) -> Head:
+        self.read(sql.COPY, {"path": path})
+        return read_copy(path)
+
+    def now(self) -> int:
+        now = time.time_ns() // 1000
+        head = self._head
+        return now if head is None or head.at < now else head.at  # as writes count it, if the clock was set back
+
+    def steady(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def _take_reader(self) -> sqlite3.Connection:
+        if time.monotonic() > self._next_check or not self._idle:
+            if _identify(self._path) != self.identity:
+                raise self._explain_replacement()
+            self._next_check = time.monotonic() + CHECK_FILE_EVERY
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            return connect(self._path)
+        except sqlite3.Error as error:
+            raise self._refuse(error) from error
+
+    def _explain_replacement(self) -> UnavailableError:
+        """The file was replaced, for example by a backup copied back."""
+        if self._lock is not None:
+            self._lock.distrust()
+        return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
+
+    def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
+        name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+        if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
+            text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
+            return UnavailableError(text, in_doubt=in_doubt)
+        if time.monotonic() > self._damaged_until and not is_damaged(self._path):
+            return UnavailableError(f"the store could not be read ({error}); try again")
+        self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
+        return StoreError(
+            f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
+            " -wal before you restore a backup, which lacks all newer events"
+        )
+
+    # --- care
+
+    def erase(self) -> None:
+        """Truncate the write-ahead log. Rows are overwritten when they are deleted (`secure_delete`)."""
+        if self._lock is None:
             return
         try:
-            self.database.commit(transaction.connection)
+            if not self._lock.acquire(COMMIT_SECONDS):
+                self._head = None
+            ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            # If the write itself failed, the commit cannot reappear. If only the sync failed, it may survive a crash.
-            sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-            self.fail(error)
-            raise refusal_of(error, in_doubt=not sure, damage_check=self.database.damage_check) from error
-        if transaction.grew:
-            transaction.last_time = transaction.at  # certain only after the commit
+            raise self._refuse(error, is_writer=True) from error
+        finally:
+            self._lock.release()
+        if is_blocked:
+            raise UnavailableError(f"a reader keeps {self._path}-wal, which may have redacted texts; redact again")
 
-    def fail(self, error: BaseException) -> None:
-        """Replace the write connection after reported damage, because it may have cached a wrong read."""
-        if isinstance(error, sqlite3.Error) and is_damage(error) and self._writing is not None:
-            connection = self._writing.connection
-            if connection.in_transaction:
-                self._close_open_transaction(connection)  # an unfinished statement would keep the lock after close()
-            self._writing = None
-            connection.close()
+    def list_damage(self) -> list[str]:
+        damage = [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
+        if self._lock is not None and self._lock.read_position() > (last := (self.read(HEAD, {}) or [(0,)])[0][0]):
+            damage.append(
+                f"the log ends at position {last}, but had {self._lock.read_position()}: a backup was copied back, or"
+                " its end was cut; restore the newer file, or remove the .lock file while no process uses the store"
+            )
+        return damage
 
-    def _close_open_transaction(self, connection: sqlite3.Connection) -> None:
-        """Roll back the open transaction: left open, it would block all others as long as this process lives."""
+    # --- notifications
+
+    def listen(self, wake: Callable[[], None]) -> port.Listener:
+        if self._lock is None:
+            return ExitStack()  # no other process has this store: nothing to close
         try:
-            connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self._writing = None
-            connection.close()
+            return Listener(self._lock, self._connect(), wake)
+        except OSError as error:
+            raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
-    def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
-        if not isinstance(error, sqlite3.Error):
-            return None
-        return refusal_of(error, damage_check=self.database.damage_check)
+    def close(self) -> None:
+        """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
+        _open_stores.discard(self)
+        if self._lock is None:
+            self._writer.close()
+            return
+        with suppress(UnavailableError):  # its holder has the file open, too: closing ours moves nothing
+            self._lock.acquire(1.0)
+            if self._head is not None:
+                self._lock.note_position(self._head.position)
+        try:
+            self._writer.close()
+            while self._idle:
+                self._idle.pop().close()
+        except sqlite3.Error as error:
+            raise self._refuse(error) from error
+        finally:
+            self._lock.release()
+            self._lock.close()
 
-    def _refusal(self) -> StoreError:
-        return StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
+
+_open_stores: set["SqliteStore"] = set()
+_inherited: set[tuple[int, int]] = set()
+"""Files that this process may not open, because its parent had them open when it forked."""
 
 
-def _keep_for_ever(thing: object) -> None:
-    """Leak a reference, so that not even the interpreter's exit finalizes the object."""
+def _keep_inherited() -> None:
+    """In a forked child: never close the parent's connections. SQLite believes that the child has their locks, and
+    closing one, or opening the file again, could remove a write-ahead log that others use."""
     import ctypes
 
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    for store in _open_stores:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
+        if store.identity is not None:
+            _inherited.add(store.identity)
+        store.forsake_lock()
+
+
+os.register_at_fork(after_in_child=_keep_inherited)
+
+
+def _identify(path: str) -> tuple[int, int] | None:
+    """Inode and device of a file; None if it is missing."""
+    try:
+        return os.stat(path)[1:3]
+    except OSError:
+        return None
+
+
+def _failed_before_sync(error: sqlite3.Error) -> bool:
+    """Whether a failed COMMIT cannot reappear: if only the sync failed, it may survive a crash."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) or code & 0xFF == sqlite3.SQLITE_BUSY

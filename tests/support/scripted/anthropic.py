@@ -1,6 +1,6 @@
-"""A model that says what a script tells it to: it stands where the package of this name would, on a program's path.
+"""A model that makes the calls of a script. It takes the place of the package of this name on a program's path.
 
-`SCRIPTED_CALLS`: JSON, the calls of tools that it makes, as `[["read_state", {"group": "import", "key": "status"}]]`.
+`SCRIPTED_CALLS`: JSON, the calls of tools, as `[["read_state", {"group": "import", "key": "status"}]]`.
 """
 
 import json
@@ -8,23 +8,18 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-from jsonschema import validate
-
 
 class Anthropic:
-    """The part of the client that the document uses."""
+    """The part of the client that echoValue's document uses."""
 
     def __init__(self) -> None:
         self.messages = self
 
-    def create(
-        self, *, model: str, max_tokens: int, tools: list[dict[str, Any]], messages: list[dict[str, Any]]
-    ) -> SimpleNamespace:
-        """A text, then the calls; each of a tool that it was given, with arguments that fit."""
-        assert messages[0]["role"] == "user"
-        schemas = {tool["name"]: tool["input_schema"] for tool in tools}
+    def create(self, *, tools: list[dict[str, Any]], **_: Any) -> SimpleNamespace:
+        """A text, then the calls, each of a tool that it was given."""
         blocks = [SimpleNamespace(type="text", text="I will use the tools.")]
         for name, arguments in json.loads(os.environ["SCRIPTED_CALLS"]):
-            validate(arguments, schemas[name])
+            (tool,) = [it for it in tools if it["name"] == name]
+            assert {*tool["input_schema"]["required"]} <= {*arguments} <= {*tool["input_schema"]["properties"]}
             blocks.append(SimpleNamespace(type="tool_use", id="1", name=name, input=arguments))
         return SimpleNamespace(content=blocks, stop_reason="tool_use")

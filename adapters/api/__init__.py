@@ -1,1 +1,0 @@
-"""Shared by all surfaces: checked requests, responses, hints. Runs nothing and imports no surface."""

@@ -1,1 +1,0 @@
-"""Differences, authorship and undo."""

@@ -1,1 +1,0 @@
-"""Claims on every surface: requests, responses, hints, and the rows of the board."""

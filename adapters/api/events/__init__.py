@@ -1,1 +1,0 @@
-"""Events on every surface: filters, pages and views."""

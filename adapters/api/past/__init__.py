@@ -1,1 +1,0 @@
-"""Requests about the past: the same queries, at an earlier position or time."""

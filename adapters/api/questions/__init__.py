@@ -1,1 +1,0 @@
-"""Questions that a person asks after the fact: who held what, who collided with whom, who did what when."""

@@ -1,1 +1,0 @@
-"""Redaction: requests and responses."""

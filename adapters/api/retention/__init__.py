@@ -1,1 +1,0 @@
-"""Retention of former values: requests and responses."""

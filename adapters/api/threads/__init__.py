@@ -1,1 +1,0 @@
-"""Threads: AgentKit's State, stored; for programs, tools and routes."""

@@ -1,1 +1,0 @@
-"""Values on every surface: requests, responses, and the conversion of outcomes to responses."""

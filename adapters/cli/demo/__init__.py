@@ -1,1 +1,0 @@
-"""`holdlog demo`: the story, its actors, its screen and its picture."""

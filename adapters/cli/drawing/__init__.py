@@ -1,1 +1,0 @@
-"""Drawings of what agents did over time, as text and as SVG."""

@@ -1,1 +1,0 @@
-"""Checks on every request before it is routed: bounds, limits, origins."""

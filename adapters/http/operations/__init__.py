@@ -1,1 +1,0 @@
-"""What operators see of the server: probes, metrics, log, traces."""

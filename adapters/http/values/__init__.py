@@ -1,1 +1,0 @@
-"""The key-value API over HTTP."""

@@ -1,1 +1,0 @@
-"""Values and claims as MCP resources, with completions and updates."""

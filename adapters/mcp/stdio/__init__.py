@@ -1,1 +1,0 @@
-"""MCP over the pipes of one process."""

@@ -1,1 +1,0 @@
-"""The library's State: AgentKit's State, stored in holdlog. Shared data, conversation, history hooks."""

@@ -1,1 +1,0 @@
-"""Run requests on an open store: engine, command handler, group commit, leases, waiting."""

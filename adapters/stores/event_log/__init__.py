@@ -1,1 +1,0 @@
-"""What all stores share about the log: encode, audit, rebuild and seal."""

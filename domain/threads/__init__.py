@@ -1,1 +1,0 @@
-"""Threads: messages and results of agents in a run, and the data that they share."""

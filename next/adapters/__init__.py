@@ -1,1 +1,0 @@
-"""Operations, engine, stores and surfaces."""

@@ -1,1 +1,0 @@
-"""Who calls over HTTP, and what the caller may do."""

@@ -1,1 +1,0 @@
-"""Views, folded from the log."""

@@ -1,1 +1,0 @@
-"""The page in a real browser. One browser and one server for all of these tests (fixtures of package scope)."""
