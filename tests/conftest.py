@@ -14,7 +14,6 @@ import pytest
 from psycopg.errors import DeadlockDetected
 
 import holdlog
-from tests.doors import old
 from tests.support.library import Blocking
 from tests.support.servers import Nats, Postgres, create_user
 
@@ -99,7 +98,7 @@ def open_store(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[.
         def open_one(**options: Any) -> Any:
             store = Blocking(place, **options) if kind == "async" else holdlog.StateStore(place, **options)
             handles.callback(store.stop if kind == "async" else store.close)
-            return old.store(store)
+            return store
 
         yield open_one
 

@@ -1,4 +1,4 @@
-"""What only 0.2 does about audit, on both stores: tampering by those who know its tables and its rule."""
+"""Audit on both stores: tampering by those who know the tables and the rule of digests."""
 
 import io
 import json

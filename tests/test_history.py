@@ -1,4 +1,4 @@
-"""What only 0.2 does with its log: `log` with refusals, `replay`, pages of the past, who held a resource."""
+"""The past by the log: `log` with refusals, `replay`, pages of the past, who held a resource."""
 
 import time
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What only 0.2's library does, and that its classes are those that `make generate` writes."""
+"""The library's calls beyond its doors, and that its classes are those that `make generate` writes."""
 
 import ast
 import asyncio

@@ -4,7 +4,7 @@ events."""
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = (
     "AsyncStateStore",

@@ -1,8 +1,6 @@
-"""Fixtures for the doors, and the list of doors that 0.2 does not pass yet."""
+"""Fixtures for the doors."""
 
 import itertools
-import os
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,47 +11,13 @@ import pytest
 from tests.conftest import both_stores as both_stores
 from tests.conftest import in_postgres as in_postgres
 from tests.conftest import nats_server as nats_server
-from tests.doors import old
 from tests.support.faults import Faults
 from tests.support.hosts import Session, repository, write
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
 from tests.support.workers import Worker
 
-DOORS = Path(__file__).parent
-OPEN = DOORS / "open.txt"
 _numbers = itertools.count()
-
-
-def open_doors() -> list[str]:
-    """Names of files, or `file.py::test_name`, in which `*` stands for any text."""
-    lines = (line.partition("#")[0].strip() for line in OPEN.read_text().splitlines())
-    return [line for line in lines if line]
-
-
-def _matches(pattern: str, name: str) -> bool:
-    plain = re.escape(pattern).replace(r"\*", ".*")
-    return re.fullmatch(plain + (r"(\[.*\])?" if "::" in pattern else "::.*"), name) is not None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A listed test must fail. Tests of a file that is listed whole do not run, unless OPEN is set."""
-    if old.OLD:
-        return
-    names = {item: item.nodeid.partition("tests/doors/")[2] for item in items if DOORS in item.path.parents}
-    files = {name.partition("::")[0] for name in names.values()}
-    patterns = open_doors()
-    missing = [it for it in patterns if not (DOORS / it.partition("::")[0]).exists()]
-    if not any("::" in it for it in config.args):
-        tests = [it for it in patterns if it.partition("::")[0] in files]
-        missing += [it for it in tests if not any(_matches(it, name) for name in names.values())]
-    if missing:
-        raise pytest.UsageError(f"open.txt lists doors that do not exist: {', '.join(missing)}")
-    for item, name in names.items():
-        for pattern in (it for it in patterns if _matches(it, name)):
-            runs = "::" in pattern or "OPEN" in os.environ
-            item.add_marker(pytest.mark.xfail(strict=True, reason=OPEN.name) if runs else pytest.mark.skip(OPEN.name))
 
 
 @pytest.fixture(autouse=True)

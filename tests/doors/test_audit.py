@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
+from tests.support import audit
 from tests.support.programs import run
-from tests.support.tampering import DROP_FROM_VIEW, ask, files_with
+from tests.support.tampering import ask, files_with
 from tests.support.waiting import until
 
 EVENTS, FULL = 12, 11
@@ -39,8 +38,7 @@ def put(db, *values, key="k", **options):
 
 def read(db):
     """All that readers see of a store: its values with their histories, the board and the events."""
-    with holdlog.StateStore(db) as opened:
-        store = old.store(opened)
+    with holdlog.StateStore(db) as store:
         values = [(it.key, it.version, it.value) for it in store.list("n").records]
         histories = [[(it.version, it.value) for it in store.history("n", key)] for key, *_ in values]
         board = [(it.resource, it.held_by, it.version) for it in store.status().claims]
@@ -63,12 +61,12 @@ def db(original, tmp_path):
 
 
 def keep_checkpoint(db):
-    db.with_name("checkpoint").write_text(old.checkpoint(db))
+    db.with_name("checkpoint").write_text(audit.checkpoint(db))
 
 
 def verify(db):
     """What is wrong against the checkpoint that is kept next to the store."""
-    return old.verify(db, db.with_name("checkpoint"))
+    return audit.verify(db, db.with_name("checkpoint"))
 
 
 # --- tampering
@@ -80,24 +78,20 @@ def test_untouched_log_verifies_up_to_the_checkpoint(db):
 
 
 def edited(field, text):
-    """0.1 had a column for each field, and the author in the body; 0.2 has all in `meta`."""
-    column = {"by": "state"}.get(field, field) if old.OLD else "meta"
-    change = f"json_set(CAST({column} AS TEXT), '$.{field}', '{text}')" if column in ("state", "meta") else f"'{text}'"
-    kind = "BLOB" if column == "state" else "TEXT"
-    return f"UPDATE EVENTS SET {column} = CAST({change} AS {kind}) WHERE POSITION = {FULL}", FULL
+    return f"UPDATE events SET meta = json_set(meta, '$.{field}', '{text}') WHERE position = {FULL}", FULL
 
 
 CHANGES = {
-    "edited payload": ("UPDATE EVENTS SET payload = '7' WHERE POSITION = 5", 5),
-    "removed event": ("DELETE FROM EVENTS WHERE POSITION = 5", 5),
+    "edited payload": ("UPDATE events SET payload = '7' WHERE position = 5", 5),
+    "removed event": ("DELETE FROM events WHERE position = 5", 5),
     "edited reason": edited("reason", "less"),
 }
 MORE_CHANGES = {
-    "renumbered event": ("UPDATE EVENTS SET VERSION = 9 WHERE POSITION = 8", 8),
-    "payload taken out": ("UPDATE EVENTS SET payload = NULL, salt = NULL WHERE POSITION = 5", 5),
-    "edited time": ("UPDATE EVENTS SET at = at + 1 WHERE POSITION = 5", 5),
-    "removed first event": ("DELETE FROM EVENTS WHERE POSITION = 1", 1),
-    "forged digest": ("UPDATE EVENTS SET digest = zeroblob(32) WHERE POSITION = 6", 6),
+    "renumbered event": ("UPDATE events SET version = 9 WHERE position = 8", 8),
+    "payload taken out": ("UPDATE events SET payload = NULL, salt = NULL WHERE position = 5", 5),
+    "edited time": ("UPDATE events SET at = at + 1 WHERE position = 5", 5),
+    "removed first event": ("DELETE FROM events WHERE position = 1", 1),
+    "forged digest": ("UPDATE events SET digest = zeroblob(32) WHERE position = 6", 6),
     "edited author": edited("by", "eve"),
     "edited session": edited("session", "s-2"),
     "edited request": edited("request_id", "r-2"),
@@ -115,16 +109,16 @@ def test_changed_log_is_found_and_the_first_event_named(db, change):
 
 @pytest.mark.rest
 def test_removed_event_whose_successors_were_renumbered_is_found(db):
-    ask(db, "DELETE FROM EVENTS WHERE POSITION = 5")
+    ask(db, "DELETE FROM events WHERE position = 5")
     for position in range(6, EVENTS + 1):
-        ask(db, f"UPDATE EVENTS SET POSITION = {position - 1} WHERE POSITION = {position}")
+        ask(db, f"UPDATE events SET position = {position - 1} WHERE position = {position}")
     assert verify(db)
 
 
 def test_cut_tail_is_found_although_the_views_were_rebuilt(db):
-    ask(db, "DELETE FROM EVENTS WHERE POSITION > 10")
-    old.rebuild(db)
-    assert old.verify(db) == ""
+    ask(db, "DELETE FROM events WHERE position > 10")
+    audit.rebuild(db)
+    assert audit.verify(db) == ""
     put(db, "another", 1)
     assert verify(db)
 
@@ -132,7 +126,7 @@ def test_cut_tail_is_found_although_the_views_were_rebuilt(db):
 @pytest.mark.rest
 def test_history_of_another_store_is_found(db, tmp_path):
     fill(tmp_path / "other.db")
-    assert old.verify(tmp_path / "other.db", db.with_name("checkpoint"))
+    assert audit.verify(tmp_path / "other.db", db.with_name("checkpoint"))
 
 
 @pytest.mark.rest
@@ -143,11 +137,10 @@ def test_backup_that_was_copied_back_is_found(db, tmp_path):
     shutil.copy(tmp_path / "backup", db)
     assert read(db)[3][-1][0] == EVENTS
     put(db, "on the fork")
-    assert old.verify(db) == ""
+    assert audit.verify(db) == ""
     assert verify(db)
 
 
-@changes_in_02("a checkpoint is one line: position, digest, time")
 def test_checkpoint_is_one_line(db):
     (line,) = db.with_name("checkpoint").read_text().splitlines()
     position, digest, time = line.split(" ")
@@ -178,14 +171,14 @@ def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(tmp_pa
             store.set("n", "k", value, updated_by="ann")
         keep_checkpoint(db)
         assert files_with(db.parent, SECRET)
-        assert old.redact(db, "record:n/k@1") == ""
+        assert audit.redact(db, "record:n/k@1") == ""
         assert files_with(db.parent, SECRET) == []
         assert [(it.version, it.value) for it in store.history("n", "k")] == [(3, 3), (2, "safe"), (1, None)]
         events = store.events().events
     assert [(it.position, getattr(it, "value", None)) for it in events[:3]] == [(1, None), (2, "safe"), (3, 3)]
     assert (len(events), events[-1].reason) == (4, "it leaked")
     assert verify(db) == ""
-    assert old.redact(db, "record:n/k@1", reason="again") == ""
+    assert audit.redact(db, "record:n/k@1", reason="again") == ""
     assert len(read(db)[3]) == 4
 
 
@@ -197,7 +190,7 @@ def test_redacted_text_is_gone_from_the_space_between_rows(leaked):
             value = ("" if number % 5 else SECRET) + "x" * (300 + number)
             store.update("n", "u", merge={"token": value}, updated_by="ann", request_id=f"{-number % 20:02}")
     for event in ("k@1", "u@1", "u@6", "u@11", "u@16"):
-        assert old.redact(leaked, f"record:n/{event}") == ""
+        assert audit.redact(leaked, f"record:n/{event}") == ""
     assert files_with(leaked.parent, SECRET) == []
 
 
@@ -209,30 +202,28 @@ def test_redacted_text_is_gone_from_the_space_between_rows(leaked):
         ("record:n/k@1", f"was {SECRET}"),
         pytest.param(
             *("record:n/k@2", "it leaked"),
-            marks=[pytest.mark.rest, changes_in_02("a current value is written or deleted first")],
+            marks=pytest.mark.rest,
         ),
     ],
 )
 def test_redaction_is_refused_and_changes_nothing(leaked, event, reason):
     before = read(leaked)
-    refusal = old.redact(leaked, event, reason=reason)
+    refusal = audit.redact(leaked, event, reason=reason)
     assert (len(refusal.splitlines()), SECRET in refusal) == (1, False)
     assert read(leaked) == before
 
 
 @pytest.mark.rest
-@changes_in_02("the note of a live claim is refused; when the claim has ended, it is redacted")
 def test_note_of_a_live_claim_is_not_redacted(leaked):
     with holdlog.StateStore(leaked) as store:
         stream = f"claim:a.py@{store.claim('a.py', agent='ann', note=SECRET).version}"
-        assert "live claim" in old.redact(leaked, stream)
+        assert "live claim" in audit.redact(leaked, stream)
         store.release("a.py", agent="ann")
-        assert old.redact(leaked, stream) == ""
+        assert audit.redact(leaked, stream) == ""
         assert SECRET not in repr(store.events(resource="a.py").events)
 
 
 @pytest.mark.rest
-@changes_in_02("redact --older-than replaces retention")
 def test_all_former_texts_older_than_an_age_are_redacted(leaked):
     with holdlog.StateStore(leaked) as store:
         for number in range(260):
@@ -243,7 +234,7 @@ def test_all_former_texts_older_than_an_age_are_redacted(leaked):
     with holdlog.StateStore(leaked) as store:
         for value in ("young", "new"):
             store.set("n", "k", value, updated_by="ann")
-        assert old.redact(leaked, reason="age", older_than=1.0) == ""
+        assert audit.redact(leaked, reason="age", older_than=1.0) == ""
         assert [it.value for it in store.history("n", "k")] == ["new", "young", None, None]
         assert store.get("n", "u").value == "safe"
         assert store.verify()
@@ -254,20 +245,19 @@ def test_all_former_texts_older_than_an_age_are_redacted(leaked):
 
 
 def test_exported_log_is_imported_whole_and_goes_on(db, tmp_path):
-    exported, before, target = old.export(db), read(db), tmp_path / "new.db"
-    assert old.import_(exported, target) == ""
+    exported, before, target = audit.export(db), read(db), tmp_path / "new.db"
+    assert audit.import_(exported, target) == ""
     after = read(target)
     assert (after[:3], after[3][:-1]) == (before[:3], before[3])
-    assert old.verify(target, db.with_name("checkpoint")) == ""
+    assert audit.verify(target, db.with_name("checkpoint")) == ""
     put(target, 1)
-    assert len(old.import_(exported, target).splitlines()) == 1
+    assert len(audit.import_(exported, target).splitlines()) == 1
     assert read(target)[3][-1][0] == EVENTS + 2
 
 
-@changes_in_02("docs/verify_log.py states the rule of digests on its own")
 def test_export_is_verified_without_holdlog(db, tmp_path):
     program, log = Path(__file__).parents[2] / "docs/verify_log.py", tmp_path / "log"
-    exported = old.export(db)
+    exported = audit.export(db)
     for text, code in ((exported, 0), (exported.replace("done", "less"), 1)):
         log.write_text(text)
         words = ("-IS", program, log, "--checkpoint", db.with_name("checkpoint"))
@@ -277,17 +267,17 @@ def test_export_is_verified_without_holdlog(db, tmp_path):
 @pytest.mark.rest
 def test_redacted_event_is_exported_as_its_hash(leaked, tmp_path):
     keep_checkpoint(leaked)
-    assert old.redact(leaked, "record:n/k@1") == ""
-    text, target = old.export(leaked), tmp_path / "new.db"
+    assert audit.redact(leaked, "record:n/k@1") == ""
+    text, target = audit.export(leaked), tmp_path / "new.db"
     assert SECRET not in text
-    assert old.import_(text, target) == ""
+    assert audit.import_(text, target) == ""
     assert read(target)[1] == [[(2, "safe"), (1, None)]]
-    assert old.verify(target, leaked.with_name("checkpoint")) == ""
+    assert audit.verify(target, leaked.with_name("checkpoint")) == ""
 
 
 @pytest.mark.rest
 def test_damaged_export_is_refused_and_leaves_no_store(db, tmp_path):
-    text = old.export(db).replace("2000", "3000", 1)
+    text = audit.export(db).replace("2000", "3000", 1)
     done = run("import", "-", "--db", tmp_path / "new.db", stdin=text)
     assert (done.code != 0, len(done.err.splitlines())) == (True, 1), done
     assert not (tmp_path / "new.db").exists()
@@ -297,9 +287,9 @@ def test_damaged_export_is_refused_and_leaves_no_store(db, tmp_path):
 def test_store_moves_to_postgresql_and_back(db, tmp_path, postgres):
     target = tmp_path / "new.db"
     for source, place in ((db, postgres), (postgres, target)):
-        assert old.import_(old.export(source), place) == ""
+        assert audit.import_(audit.export(source), place) == ""
     assert read(target)[:3] == read(postgres)[:3] == read(db)[:3]
-    assert old.verify(target, db.with_name("checkpoint")) == ""
+    assert audit.verify(target, db.with_name("checkpoint")) == ""
 
 
 # --- doctor, rebuild
@@ -310,9 +300,9 @@ def test_doctor_finds_a_view_that_differs_and_rebuilds_it_from_the_log(db):
         store.claim("src/b.py", agent="ann")
         store.delete("n", "b", deleted_by="ann")
         before = read(db)
-        ask(db, DROP_FROM_VIEW)
-        assert old.diagnose(db) == ["views"]
-        old.rebuild(db)
+        ask(db, "DELETE FROM current WHERE stream = 'record:n/a'")
+        assert audit.diagnose(db) == ["views"]
+        audit.rebuild(db)
         assert read(db) == before
 
 
@@ -328,7 +318,6 @@ def test_doctor_neither_creates_nor_changes_a_file(tmp_path):
 
 
 @pytest.mark.rest
-@changes_in_02("a file of 0.1 is refused in one line that says how to move it away")
 def test_file_of_release_01_is_refused(tmp_path):
     path = tmp_path / "state.db"
     path.touch(0o600)
@@ -341,7 +330,6 @@ def test_file_of_release_01_is_refused(tmp_path):
         holdlog.StateStore(path)
 
 
-@changes_in_02("a view of current values is the contract for people with a database shell")
 def test_current_values_are_a_view_for_a_database_shell(db):
     put(db, {"a": [1, None]}, key="%/:")
     with holdlog.StateStore(db) as store:

@@ -8,13 +8,11 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.doors import old
 from tests.doors.conftest import in_postgres
 from tests.support.claim_histories import live, seeds
 from tests.support.faults import SHIM
 from tests.support.programs import environment
 
-pytestmark = pytest.mark.skipif(old.OLD, reason="the oracle has the rules of 0.2")
 _numbers = itertools.count()
 
 SAMPLES = [

@@ -6,7 +6,6 @@ import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 from tests.support.claims import LONG, file_alone, holders, line, statuses, take
 from tests.support.library import in_thread
 from tests.support.waiting import until
@@ -53,7 +52,6 @@ def test_closed_store_leaves_nothing_that_another_of_its_session_keeps(open_stor
     assert statuses(other, "a", "ann") == statuses(other, "b", "ann") == ["busy"]
 
 
-@changes_in_02("what a process left is held on by the next caller of that name below the same host; `resumed` goes")
 @both_stores
 def test_caller_acts_as_the_holder_that_a_closed_store_of_its_name_left(open_store):
     first, second = open_store(session="one"), open_store(session="two")
@@ -67,7 +65,6 @@ def test_caller_acts_as_the_holder_that_a_closed_store_of_its_name_left(open_sto
     assert second.release("b", agent="ann").status == "released"
 
 
-@changes_in_02("a thread of its process keeps a claim")
 @file_alone
 def test_claim_that_no_thread_can_keep_is_unavailable(open_store):
     store = open_store()
@@ -81,7 +78,6 @@ def test_claim_that_no_thread_can_keep_is_unavailable(open_store):
     take(store, "a")
 
 
-@changes_in_02("a process per call is one holder")
 @both_stores
 def test_every_call_of_a_name_counts_for_what_it_left(open_store):
     first = open_store(session="one")
@@ -92,7 +88,6 @@ def test_every_call_of_a_name_counts_for_what_it_left(open_store):
     until(lambda: later.claim("b", agent="ann") and later.status("a").holder_idle_seconds < seen)
 
 
-@changes_in_02("a process per call is one holder")
 @both_stores
 def test_caller_learns_what_was_lost_by_the_holder_that_left_to_it(open_store):
     first = open_store(session="one")
@@ -135,7 +130,6 @@ def test_claim_lets_in_the_sub_agents_of_its_session_alone(open_store):
     assert holders(mine)["x"] == ["ann/tests"]
 
 
-@changes_in_02("a parent may take over what its sub-agent left without a call for a fifth of the lease")
 def test_parent_takes_over_what_a_silent_sub_agent_holds(stdio):
     server = stdio("--lease-seconds", "10")
     version = server.call("claim", resource=R, agent="ann/sub", note="half done")["version"]
@@ -161,7 +155,6 @@ def test_live_server_keeps_the_claims_of_those_that_were_heard_within_the_idle_l
 # --- a deadline of its own
 
 
-@changes_in_02("a claim with lease_seconds ends at its deadline, whatever else its holder does")
 def test_claim_with_a_deadline_of_its_own_is_not_prolonged_by_other_calls(store):
     take(store, "a", lease_seconds=1)
     deadline = store.status("a").expires_at
@@ -182,7 +175,6 @@ def test_repeated_claim_extends_its_deadline(store):
     assert 150 < store.status("a").expires_in_seconds <= 200
 
 
-@changes_in_02("a deadline stays until a claim names another")
 def test_claim_in_another_mode_keeps_its_deadline(store):
     take(store, "a", lease_seconds=100)
     take(store, "a", mode="shared")
@@ -218,7 +210,6 @@ def test_loss_is_reported_in_its_session_alone(open_store):
     assert losses(mine.status("a")) == losses(mine.claim("c", agent="ann")) == []
 
 
-@changes_in_02("a write of the library reports what was lost, too")
 def test_write_reports_a_loss(store):
     take(store, "a", lease_seconds=1)
     store.wait("a", LONG)

@@ -5,7 +5,6 @@ import unicodedata
 import pytest
 
 import holdlog
-from tests.doors.old import changes_in_02
 from tests.support.claims import file_alone, holders, take
 from tests.support.hosts import write
 
@@ -71,7 +70,6 @@ def test_names_in_all_scripts_are_claimed_in_one_normal_form(store):
 
 
 @file_alone
-@changes_in_02("a character that no standard library knows yet is accepted")
 def test_unassigned_characters_are_accepted(store):
     assert take(store, "a\u0378", "ann\u0378").resource == "a\u0378"
 

@@ -4,7 +4,6 @@ import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 from tests.support.claims import file_alone, holders, log, statuses, take
 
 LONG = "/".join(["x" * 63] * 8) + "/"
@@ -27,7 +26,6 @@ def test_free_resource_is_claimed_and_the_response_says_for_how_long(store):
     assert store.status("src/a.py", version=2).current is False
 
 
-@changes_in_02("a holder whose process beats has a life of 60 s")
 @file_alone
 def test_claim_of_a_live_process_expires_sixty_seconds_after_its_last_beat(store):
     assert 50 < take(store, "a.py").expires_in_seconds <= 60

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.programs import HOLDLOG, environment, run
 from tests.support.waiting import PATIENCE, until
 
@@ -28,8 +26,6 @@ token completion
 """
 COMMANDS = {*WORDS.split()}
 JSON_TOO = {"get", "set", "claim", "release", "claims", "history", "log", "doctor", "check"}
-NEW = {"clear"}
-"""Commands that 0.1 has not."""
 TIME = r"\d\d:\d\d:\d\d\.\d{3} UTC"
 
 
@@ -104,7 +100,6 @@ def test_rarer_results_of_values(command):
     assert not re.search(r"^n  [2-9]", command("list").out, re.MULTILINE)
 
 
-@changes_in_02("clear is a command")
 def test_clear_deletes_a_namespace(command):
     assert command("set", "n", "k", "1", "--expected-version", "0", *BY).code == 0
     assert command("clear", "n", "--deleted-by", "ann").code == 0
@@ -143,8 +138,8 @@ def test_transaction_is_read_from_a_file_or_standard_input(command, tmp_path):
     ("value", "stored"),
     [
         ("-5", -5),
-        pytest.param("-1e5", -1e5, marks=changes_in_02("a negative number in scientific notation is a value")),
-        pytest.param("-2.5E-3", -2.5e-3, marks=[rest, changes_in_02("as -1e5")]),
+        ("-1e5", -1e5),
+        pytest.param("-2.5E-3", -2.5e-3, marks=rest),
         pytest.param("plain text", "plain text", marks=rest),
         pytest.param("null", None, marks=rest),
         pytest.param("01", "01", marks=rest),
@@ -202,7 +197,6 @@ def test_misspelt_word_is_refused_with_what_was_meant(line, guess, command):
 
 
 @rest
-@changes_in_02("--by is an alias of agent, too")
 def test_by_names_the_agent_of_a_claim(command):
     assert command("claim", "custom://x", "--by", "ann").code == 0
 
@@ -272,7 +266,7 @@ def test_environment_names_agent_and_session(command):
 @rest
 @pytest.mark.parametrize(
     "how",
-    ["option", pytest.param("variable", marks=changes_in_02("HOLDLOG_SESSION names the session of a command"))],
+    ["option", "variable"],
 )
 def test_claim_of_a_named_session_is_not_released_by_another_one(command, how):
     def call(word: str, session: str) -> int:
@@ -288,13 +282,13 @@ def test_claim_of_a_named_session_is_not_released_by_another_one(command, how):
 def test_help_lists_every_command_and_version_is_printed():
     text = run("--help").out
     listed = set(re.findall(r"^  ([a-z]+) +\S", text, re.MULTILINE))
-    assert listed >= (COMMANDS - NEW if old.OLD else COMMANDS)
+    assert listed >= COMMANDS
     assert ("examples:" in text, "HOLDLOG_DB" in text) == (True, True)
     assert run("--version").out == f"holdlog {holdlog.__version__}\n"
 
 
 @rest
-@pytest.mark.parametrize("name", sorted(COMMANDS - NEW))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_of_a_command_has_an_example(name):
     done = run(name, "--help")
     assert (done.code, done.err) == (0, "")
@@ -320,7 +314,7 @@ def test_completion_scripts_name_commands_and_options():
 def start(db: Path, *words: str, **options: Any) -> "subprocess.Popen[str]":
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     env = environment({"HOLDLOG_DB": str(db)})
-    return subprocess.Popen([HOLDLOG, *old.words(*words)], env=env, text=True, cwd=db.parent, **streams)
+    return subprocess.Popen([HOLDLOG, *words], env=env, text=True, cwd=db.parent, **streams)
 
 
 def test_closed_pipe_ends_a_command_quietly(db):

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.hosts import Json, Session, git, held, repository, run_hook, store_of, write
 from tests.support.programs import HOLDLOG, Done, environment, run
 
@@ -68,7 +66,6 @@ def test_folder_without_git_uses_the_nearest_holdlog_folder_or_the_state_home(tm
 
 
 @rest
-@changes_in_02("in the store of the state home, a relative name contains its folder")
 def test_two_folders_without_a_repository_share_no_names(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -125,7 +122,7 @@ def test_new_repository_has_no_claims_and_learns_the_next_step(tmp_path):
 def test_files_of_a_store_are_private_under_any_umask(tmp_path, umask):
     folder = tmp_path / "holdlog"
     folder.mkdir(0o700)
-    command = [HOLDLOG, *old.words("claim", "custom://a", *ANN, "--db", str(folder / "state.db"))]
+    command = [HOLDLOG, "claim", "custom://a", *ANN, "--db", str(folder / "state.db")]
     subprocess.run(command, env=environment(), cwd=tmp_path, umask=umask, check=True, capture_output=True)
     modes = {it.name: stat.S_IMODE(it.stat().st_mode) for it in folder.rglob("*")}
     assert modes["state.db"] == 0o600

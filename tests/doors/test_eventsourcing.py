@@ -17,7 +17,6 @@ from eventsourcing.utils import Environment, get_topic
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("eventsourcing")
@@ -146,7 +145,6 @@ class Dog(Aggregate):
 
 
 @both_stores
-@changes_in_02("the recorder of 0.1 only reads")
 def test_application_of_a_program_writes_into_the_log(open_store, place, command):
     store = open_store()
     store.set("n", "k", 1, updated_by="ann")
@@ -187,7 +185,6 @@ def library_cases():
     ],
 )
 @both_stores
-@changes_in_02("the recorder of 0.1 only reads")
 def test_recorder_passes_the_test_cases_of_the_library(open_store, place, case):
     open_store()
 

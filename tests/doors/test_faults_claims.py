@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.faults import SHIM, pass_time
 from tests.support.library import in_thread
 from tests.support.mcp import OverHttp
@@ -33,7 +31,7 @@ def in_queue(path, resource="a.md"):
 
 @pytest.mark.parametrize(
     "seconds",
-    [320, pytest.param(80, marks=[changes_in_02("a stopped process loses claims after 60 s"), pytest.mark.rest])],
+    [320, pytest.param(80, marks=pytest.mark.rest)],
 )
 def test_stopped_holder_loses_its_claim_and_is_fenced_when_it_goes_on(path, serve, faults, seconds):
     holder, other = serve(), serve()
@@ -69,9 +67,7 @@ def test_stopped_holder_does_not_revive_what_nobody_claimed_meanwhile(path, serv
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    "seconds", [120, pytest.param(65, marks=changes_in_02("60 s after the last beat, not after somebody noticed"))]
-)
+@pytest.mark.parametrize("seconds", [120, 65])
 def test_claim_of_a_killed_process_is_free_after_its_time(path, serve, faults, seconds):
     holder, other = serve(), serve()
     holder.call("claim", "a.md", agent="ann")
@@ -83,9 +79,7 @@ def test_claim_of_a_killed_process_is_free_after_its_time(path, serve, faults, s
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    "door", ["command", pytest.param("http", marks=changes_in_02("300 s after the last call over HTTP, too"))]
-)
+@pytest.mark.parametrize("door", ["command", "http"])
 def test_holder_without_a_process_is_free_300_seconds_after_its_last_call(path, serve, faults, command, http, door):
     other = serve()
     if door == "command":
@@ -141,7 +135,7 @@ def test_waiter_whose_client_disappears_keeps_nobody_from_the_claim(db, http, st
             until(lambda: in_queue(db, SHARED) == 1)
             assert client.close()[0] == 0
         waiting = in_thread(store.claim, SHARED, agent="last", wait_seconds=50)
-        board = old.store(store).status
+        board = store.status
         until(lambda: [it.agent for queue in board().queues for it in queue.line if it.present] == ["last"])
         store.release(SHARED, agent="ann")
         assert waiting.result().status == "claimed"
@@ -198,7 +192,6 @@ def test_suspended_machine_ends_no_claim(path, serve, faults):
 
 
 @pytest.mark.rest
-@changes_in_02("no lease of its own ended then, and calls that waited still counted")
 @pytest.mark.parametrize("shift", [-0.5, 10.0])
 def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift):
     """The new clock is behind the old one, or far ahead of it. No call that waited does so still."""
@@ -223,7 +216,6 @@ def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift)
 
 
 @pytest.mark.rest
-@changes_in_02("a boot id that returns after another one has written means two kernels on one file")
 def test_two_kernels_on_one_file_are_refused_in_one_line(path, worker, faults):
     processes = [worker("serve", path, env=faults.boot(name)) for name in ("first", "second")]
     for process, key in zip(processes, "ab", strict=True):

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.faults import SHIM, Faults
 from tests.support.servers import Postgres
 from tests.support.soundness import require_sound_log
@@ -72,7 +70,6 @@ def serve(worker, url):
     return start
 
 
-@changes_in_02("a silence gives nothing to a holder that is known to be dead")
 def test_clock_set_forward_gives_live_holders_time_and_dead_ones_none(database, url, serve, faults):
     live, dead, elsewhere = serve(), serve(), serve(env=faults.boot("elsewhere"))
     version = live.call("claim", "live.md", agent="ann")["version"]
@@ -92,7 +89,6 @@ def test_clock_set_forward_gives_live_holders_time_and_dead_ones_none(database, 
         require_sound_log(store)
 
 
-@changes_in_02("a life has 60 s by the database's clock")
 def test_holder_beats_after_the_clock_was_set_forward(database, url, serve):
     holder = serve()
     holder.call("claim", "a.md", agent="ann")
@@ -126,7 +122,6 @@ def test_clock_set_back_shortens_no_life_and_prolongs_none_by_more(database, url
         require_sound_log(store)
 
 
-@changes_in_02("a life has 60 s by the database's clock")
 def test_silence_after_the_clock_was_set_back_is_one(database, url, serve, faults):
     holder, elsewhere = serve(), serve(env=faults.boot("elsewhere"))
     with holdlog.StateStore(url) as store:
@@ -143,7 +138,6 @@ def test_silence_after_the_clock_was_set_back_is_one(database, url, serve, fault
         assert store.claim("c.md", agent="ben").status == "busy"
 
 
-@changes_in_02("reads use the database's clock as it is now")
 def test_reads_of_a_process_that_does_not_write_follow_the_clock_of_the_database(database, url):
     with holdlog.StateStore(url) as store, holdlog.StateStore(url) as reader:
         store.claim("a.md", agent="ann", lease_seconds=200)
@@ -175,7 +169,6 @@ def test_value_expires_while_the_machine_is_suspended(database, serve, faults):
     assert process.call("get", "n", "k")["error"] == "NotFoundError"
 
 
-@pytest.mark.skipif(old.OLD, reason="0.1 wakes a waiter late if the clock was set forward")
 @pytest.mark.parametrize("shift", [120, -120])
 def test_another_server_takes_over_whose_clock_differs(database, url, serve, shift):
     holder, waiter = serve(), serve()

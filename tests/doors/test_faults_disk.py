@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import holdlog
-from tests.doors.old import changes_in_02
 from tests.support.faults import CUT, LOCK, NAME, READ, SHIM, SYNC, WRITE
 from tests.support.programs import HOLDLOG, environment
 from tests.support.soundness import require_acknowledged, require_sound, values_of
@@ -62,7 +61,7 @@ def require_refused_is_absent(path, lines):
         (WRITE, errno.ENOSPC, 11),
         *(rest(kind, error, 2) for kind in (WRITE, NAME, CUT, LOCK) for error in (errno.ENOSPC, errno.EIO)),
         rest(SYNC, errno.ENOSPC, 1),
-        pytest.param(READ, errno.EIO, 1, marks=[pytest.mark.rest, changes_in_02("a failed connection is replaced")]),
+        pytest.param(READ, errno.EIO, 1, marks=pytest.mark.rest),
     ],
 )
 def test_one_failing_system_call_is_at_most_one_refusal_that_is_true(faults, worker, tmp_path, kind, error, step):
@@ -168,7 +167,6 @@ def test_foreign_or_newer_file_is_refused_in_one_line_and_not_changed(db, what):
     assert hashes(db.parent) == before
 
 
-@changes_in_02("a file of 0.1 is refused in one line that says how to move it away")
 @pytest.mark.parametrize("door", ["library", "command"])
 def test_file_of_release_01_is_refused_in_one_line_and_not_changed(db, command, door):
     database(db, HOLDLOG_FILE, LOG_OF_01, "PRAGMA user_version = 4002")

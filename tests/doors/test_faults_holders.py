@@ -13,12 +13,11 @@ import sys
 import pytest
 
 import holdlog
-from tests.doors import old
 from tests.support.faults import SHIM, STEP, WRITE, pass_time
 from tests.support.soundness import log_of, require_sound
 from tests.support.waiting import until
 
-pytestmark = [SHIM, pytest.mark.skipif(old.OLD, reason="0.1 keeps holders by other means")]
+pytestmark = SHIM
 LIFE = 60
 SUB_IDLE, IDLE = 300, 1800
 

@@ -7,8 +7,6 @@ import psycopg
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.soundness import require_acknowledged, require_sound_log, values_of
@@ -108,10 +106,8 @@ def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
 # --- in each message of a claim
 
 MESSAGES = {"lock": b"LOCK TABLE", "board": b"EXECUTE board", "commit": b"COMMIT"}
-new_messages = pytest.mark.skipif(old.OLD, reason="0.1 sends other messages")
 
 
-@new_messages
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("message", MESSAGES)
 def test_claim_calls_happen_exactly_once_whatever_message_is_cut(proxy, postgres, message, cut):
@@ -140,7 +136,6 @@ def test_claim_calls_happen_exactly_once_whatever_message_is_cut(proxy, postgres
         assert waiting.result().status == "claimed"
 
 
-@new_messages
 @pytest.mark.parametrize("message", ["lock", "board"])
 def test_claim_whose_connections_are_all_cut_is_unavailable_and_changes_nothing(proxy, postgres, message):
     with holdlog.StateStore(proxy.url) as store, holdlog.StateStore(postgres) as other:
@@ -159,7 +154,6 @@ def test_claim_whose_connections_are_all_cut_is_unavailable_and_changes_nothing(
         assert store.claim("a.md", agent="ann").status == "claimed"
 
 
-@new_messages
 @pytest.mark.parametrize("cut", CUTS)
 def test_what_is_reported_once_is_reported_though_its_commit_is_cut(proxy, postgres, cut):
     """A loss, and how the last hold of what the queue granted ended: no event shows that they were returned."""
@@ -183,7 +177,6 @@ def test_what_is_reported_once_is_reported_though_its_commit_is_cut(proxy, postg
         assert (proxy.cuts, granted.status, granted.previous_outcome) == (2, "claimed", "modified")
 
 
-@new_messages
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("message", ["lock", "commit"])
 def test_block_keeps_its_claim_though_its_beats_are_cut(proxy, postgres, message, cut):
@@ -198,7 +191,6 @@ def test_block_keeps_its_claim_though_its_beats_are_cut(proxy, postgres, message
             assert other.status("a.md", claim.version).current
 
 
-@new_messages
 def test_claim_whose_commit_comes_too_late_for_the_database_is_made_again(proxy, postgres):
     """The database ends a transaction that waits for 10 s, so that others get the lock."""
 
@@ -314,7 +306,6 @@ def test_write_behind_locked_tables_is_refused_in_time_while_reads_go_on(postgre
         assert store.set("n", "k", 3, updated_by="ann").version == 2
 
 
-@changes_in_02("a connection is used once its statements are prepared")
 def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
     with holdlog.StateStore(postgres) as store, admin(postgres) as other:
         other.execute(f"ALTER TABLE {table_of(postgres, 'requests')} RENAME TO moved")
@@ -324,7 +315,6 @@ def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
         assert store.set("n", "k", 1, updated_by="ann").version == 1
 
 
-@changes_in_02("a write that finds another schema releases the lock")
 def test_refused_write_leaves_no_lock(postgres):
     with holdlog.StateStore(postgres) as store, admin(postgres) as other:
         store.set("n", "k", 1, updated_by="ann")
@@ -334,7 +324,6 @@ def test_refused_write_leaves_no_lock(postgres):
         other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)} NOWAIT; COMMIT")
 
 
-@changes_in_02("a read replaces all connections that were cut")
 def test_read_succeeds_after_all_connections_were_cut(postgres):
     """Those of several threads are kept for later reads."""
     with closing(Proxy(postgres, delay=0.01)) as proxy, holdlog.StateStore(proxy.url) as store:

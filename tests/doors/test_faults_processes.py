@@ -12,7 +12,6 @@ from contextlib import closing
 import pytest
 
 import holdlog
-from tests.doors.old import OLD
 from tests.support.faults import CHANGES, SHIM, SYNC
 from tests.support.library import in_thread
 from tests.support.linearizable import Call, linearizable, register
@@ -261,7 +260,6 @@ def test_interrupted_thread_releases_the_store_and_fails_no_other_silently(db, w
 
 
 @pytest.mark.parametrize("times", [200, pytest.param(3_000, marks=pytest.mark.rest)])
-@pytest.mark.skipif(OLD, reason="0.1 may keep the claim")
 def test_interrupted_block_releases_its_claim(db, worker, times):
     lines = worker("interrupted_blocks", db, times).rest()
     assert {line.get("error") for line in lines} == {None, "KeyboardInterrupt"}
@@ -298,7 +296,6 @@ for number in range(10**9):
 """
 
 
-@pytest.mark.skipif(OLD, reason="in 0.1 the child keeps it, and its store waits for the lock when it closes")
 def test_forked_child_does_not_keep_the_lock_of_its_killed_parent(db):
     for _ in range(8):  # most kills strike while the parent has the lock
         with subprocess.Popen([sys.executable, "-c", FORKING, db], stdout=subprocess.PIPE, text=True) as parent:

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.hosts import (
     Host,
     Json,
@@ -181,7 +179,6 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(one):
 
 
 @rest
-@changes_in_02("a parent takes over what its silent sub-agent left, and nobody else's call revives it")
 def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root):
     """Field case 1: the host reports no end of a sub-agent that was killed."""
     env = {"HOLDLOG_LEASE_SECONDS": "20", "HOLDLOG_IDLE_LIMIT": "20"}
@@ -238,7 +235,7 @@ def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(root):
 def test_holder_is_told_once_who_waits_and_what_it_lost(root, one):
     assert one.edit("src/a.py") == one.edit("src/b.py") == ""
     words = ("claim", "src/a.py", "--agent", "bob", "--session", "b", "--wait-seconds", "50")
-    waiter = subprocess.Popen([HOLDLOG, *old.words(*words)], cwd=root, env=environment(), stdout=subprocess.DEVNULL)
+    waiter = subprocess.Popen([HOLDLOG, *words], cwd=root, env=environment(), stdout=subprocess.DEVNULL)
     until(lambda: is_waited_for(root))
     assert "waiting for you: bob (src/a.py)" in one.bash("pytest -q")["additionalContext"]
     assert one.bash("pytest -q") == {}

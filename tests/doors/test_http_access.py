@@ -11,7 +11,6 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.doors.old import changes_in_02
 from tests.support.mcp import MODERN, OverHttp
 from tests.support.programs import HttpServer, run
 from tests.support.waiting import until
@@ -315,7 +314,6 @@ def test_bad_name_of_a_space_is_no_token(guarded, space):
     assert guarded.ask(token, "GET", "/kv/n/k").status_code == 401
 
 
-@changes_in_02("a space of 0.1 was a store of its own")
 def test_space_is_the_first_label_of_a_namespace(guarded, name):
     (one,) = spaces(guarded, name, "")
     guarded.ask(one, "POST", "/kv/n/k", data="x")
@@ -323,13 +321,11 @@ def test_space_is_the_first_label_of_a_namespace(guarded, name):
 
 
 @pytest.mark.parametrize("path", ["/v1/claims", "/v1/claims/a.py", "/v1/events"])
-@changes_in_02("claims and events of a space of its own in 0.1")
 def test_token_of_a_space_may_only_use_values(guarded, name, path):
     (one,) = spaces(guarded, name, "")
     assert guarded.ask(one, "GET", path).status_code == 403
 
 
-@changes_in_02("claims of a space of its own in 0.1")
 def test_tools_but_those_of_values_are_denied_to_a_token_of_a_space(guarded, name):
     agent = guarded.agent(spaces(guarded, name, "")[0])
     assert agent.call("set", namespace="n", key="k", value=1, updated_by="x", force=True)["status"] == "ok"
@@ -340,7 +336,6 @@ def test_tools_but_those_of_values_are_denied_to_a_token_of_a_space(guarded, nam
 
 
 @pytest.mark.rest
-@changes_in_02("threads are values below this name")
 def test_threads_is_no_name_of_a_space(guarded):
     done = run("token", "create", "--name", "t", "--allow", "read:*", "--space", "threads", "--db", guarded.db)
     assert done.code == 2
@@ -364,7 +359,6 @@ def test_tokens_for_anybody_have_spaces_of_their_own(guarded):
     assert described["space"] == described["principal"].removeprefix("token:")
 
 
-@changes_in_02("0.1 limited them by the hour and address")
 def test_number_and_size_of_open_spaces_are_limited(guarded):
     tokens = [guarded.server.request("POST", "/token", data={"token": "new"}) for _ in range(7)]
     assert tokens[-1].status_code in (403, 429)

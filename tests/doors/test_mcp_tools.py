@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.doors.old import changes_in_02
 from tests.support.mcp import Json, Stdio
 from tests.support.programs import run
 
@@ -42,8 +41,8 @@ def tools(server: Stdio) -> dict[str, Json]:
         ("claims", CLAIMS),
         ("state,claims", CLAIMS | STATE),
         ("kv", KV),
-        pytest.param("power", POWER, marks=changes_in_02("at, blame and revert are tools")),
-        pytest.param("threads", THREADS, marks=changes_in_02("two tools for threads")),
+        ("power", POWER),
+        ("threads", THREADS),
     ],
 )
 def test_groups_offer_their_tools_and_mention_no_others(stdio, option, expected):
@@ -54,7 +53,6 @@ def test_groups_offer_their_tools_and_mention_no_others(stdio, option, expected)
     assert {it.removeprefix("holdlog_") for it in re.findall(r"holdlog_\w+", texts)} <= expected
 
 
-@changes_in_02("register, past and some tools for threads are gone")
 def test_all_offers_every_group(tools):
     assert {*tools} == CLAIMS | STATE | POWER | THREADS | KV
 
@@ -98,7 +96,6 @@ def test_schemas_have_no_references_and_no_unions_with_null(tools):
             assert "null" not in kinds or re.search("/properties/(value|append)/", place), place  # any JSON
 
 
-@changes_in_02("every array in a schema has items")
 def test_arrays_of_schemas_have_items(tools):
     arrays = [
         it for name, tool in tools.items() for it in parts(tool["inputSchema"], name) if it[1].get("type") == "array"
@@ -107,7 +104,6 @@ def test_arrays_of_schemas_have_items(tools):
     assert [place for place, part in arrays if "items" not in part] == []
 
 
-@changes_in_02("an output schema lists the statuses and no more")
 def test_output_schema_is_an_object_with_the_statuses(tools):
     for name, tool in tools.items():
         schema = tool["outputSchema"]
@@ -135,7 +131,7 @@ def test_annotations_say_what_a_tool_does(tools):
     ("names", "most"),
     [
         (CLAIMS, 6_000),
-        pytest.param(CLAIMS | STATE, 12_000, marks=changes_in_02("a shorter list of tools")),
+        (CLAIMS | STATE, 12_000),
     ],
 )
 def test_list_of_tools_fits_the_budget(tools, names, most):
@@ -165,7 +161,6 @@ OPTIONAL = {
 }
 
 
-@changes_in_02("null is accepted for every optional argument")
 def test_null_for_an_optional_argument_means_left_out(server, tools):
     """Clients made from typed models send null for each argument that the model left out."""
     for name, arguments in OPTIONAL.items():
@@ -177,7 +172,6 @@ def test_null_for_an_optional_argument_means_left_out(server, tools):
         assert "isError" not in server.call(name, **nulls, **arguments), name
 
 
-@changes_in_02("numbers, booleans and lists are read from text")
 def test_numbers_booleans_and_lists_sent_as_text_are_read(server):
     """Several hosts send every argument as text."""
     claimed = server.call(
@@ -197,7 +191,6 @@ def test_numbers_booleans_and_lists_sent_as_text_are_read(server):
     assert server.error("claim", **CLAIM, wait_seconds="soon").startswith("wait_seconds")
 
 
-@changes_in_02("an integral float is an integer")
 def test_integral_float_is_an_integer(server):
     at = {"namespace": "float", "key": "k", "updated_by": "a"}
     assert server.call("set", **at, value=1, expected_version=0.0)["version"] == 1
@@ -310,11 +303,11 @@ def test_tool_of_a_group_that_is_not_offered_names_the_group(stdio):
         ("src/a?.py", r"\?"),
         ("custom:merge", "custom://merge"),
         ("custom//deploy", "custom://"),
-        pytest.param("src/{a,b}.py", "also|src/", marks=changes_in_02("a list in braces is refused")),
+        ("src/{a,b}.py", "also|src/"),
         ("src/a.py, src/b.py", "also"),
-        pytest.param("src/a.py:10-20", "src/a.py", marks=changes_in_02("a range of lines is refused")),
-        pytest.param("src/a.py#L10", "src/a.py", marks=changes_in_02("a range of lines is refused")),
-        pytest.param("src/b.py (lines 1-5)", "src/b.py", marks=changes_in_02("a range of lines is refused")),
+        ("src/a.py:10-20", "src/a.py"),
+        ("src/a.py#L10", "src/a.py"),
+        ("src/b.py (lines 1-5)", "src/b.py"),
     ],
 )
 def test_name_that_protects_nothing_is_refused_with_what_to_use(server, name, words):

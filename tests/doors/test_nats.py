@@ -12,8 +12,6 @@ import nats
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.programs import HOLDLOG, environment
 from tests.support.servers import Nats
@@ -186,7 +184,6 @@ def test_copied_back_backup_stops_its_relay_in_one_line(command, publish, db, na
     assert [it["data"]["value"] for it in events(nats_server.url, stream)] == [1, 2, 3, 4]
 
 
-@changes_in_02("0.1 has bookmarks of a position alone")
 @pytest.mark.rest
 def test_bookmark_of_another_history_is_refused(command, publish, db, nats_server):
     write(db, 1, 2)
@@ -244,7 +241,7 @@ class Process:
     def __init__(self, *words):
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [HOLDLOG, *old.words(*map(str, words))], stdout=pipe, stderr=pipe, env=environment(), text=True
+            [HOLDLOG, *map(str, words)], stdout=pipe, stderr=pipe, env=environment(), text=True
         )
         self.lines = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import holdlog
-from tests.doors import old
 from tests.doors.conftest import both_stores
 from tests.support.library import in_thread
 from tests.support.waiting import until
@@ -223,9 +222,8 @@ def runs(open_store):
 def revert(store, **fields):
     """What was reverted, and what was kept, each with the reason."""
     done = store.revert(reverted_by="boss", **fields)
-    kept = getattr(done, "kept_as_is", None) if old.OLD else done.kept
-    assert all(it.reason for it in kept)
-    return {it.key for it in done.reverted}, {it.key for it in kept}, done
+    assert all(it.reason for it in done.kept)
+    return {it.key for it in done.reverted}, {it.key for it in done.kept}, done
 
 
 @both_stores

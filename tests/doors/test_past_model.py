@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdlog
-from tests.doors import old
 
 NAMESPACES, KEYS = ("n", "m"), ("a", "b", "a/b")
 RESOURCES = ("src/a", "src/", "x", "custom://x")
@@ -129,8 +128,7 @@ def now(store):
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_every_moment_is_read_as_a_fold_of_the_events_until_then(steps):
-    with holdlog.StateStore(":memory:") as opened:
-        store = old.store(opened)
+    with holdlog.StateStore(":memory:") as store:
         for step in [("set", ("n", "a"), 0, "ann", None), *steps]:
             take(store, step)
         events = store.events(limit=1000).events
@@ -146,8 +144,7 @@ def test_every_moment_is_read_as_a_fold_of_the_events_until_then(steps):
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_what_is_read_now_is_a_fold_of_all_events(steps):
-    with holdlog.StateStore(":memory:") as opened:
-        store = old.store(opened)
+    with holdlog.StateStore(":memory:") as store:
         for step in steps:
             take(store, step)
         fold = Fold()

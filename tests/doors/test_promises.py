@@ -185,7 +185,7 @@ def test_promise_9_watch_is_ordered_and_resumable_and_misses_no_last_value(open_
 
 @in_file
 def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_hash(store, db):
-    select = "SELECT POSITION, STREAM, VERSION, at, digest, payload FROM EVENTS ORDER BY POSITION"
+    select = "SELECT position, stream, version, at, digest, payload FROM events ORDER BY position"
     put(store, "secret words")
     put(store, "safe")
     store.claim("a.py", agent="ann", note="mine")
@@ -199,7 +199,7 @@ def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_ha
     after = ask(db, select)[:3]
     assert [row[:5] for row in after] == [row[:5] for row in before]
     assert [row[5] for row in after] == [None, *(row[5] for row in before[1:])]
-    [(kept,)] = ask(db, "SELECT payload_hash FROM EVENTS WHERE POSITION = 1")
+    [(kept,)] = ask(db, "SELECT payload_hash FROM events WHERE position = 1")
     assert len(kept) == 32
 
 

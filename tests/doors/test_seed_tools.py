@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from tests.doors.old import changes_in_02
-
 CLAIMS = {"claim", "release", "status", "wait"}
 VALUES = {"get", "set", "list", "history", "delete", "clear_namespace", "export", "watch"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
@@ -70,7 +68,7 @@ def put(agent, at, value, expected_version, updated_by="intake-agent", **more):
         pytest.param(
             ("--tools", "advanced"),
             VALUES,
-            marks=[pytest.mark.rest, changes_in_02("advanced sends no instructions, as the seed")],
+            marks=pytest.mark.rest,
         ),
         pytest.param(("--tools", "claims,state"), CLAIMS | VALUES, marks=pytest.mark.rest),
     ],
@@ -87,7 +85,6 @@ def test_descriptions_fit_the_budget(agent):
 
 
 @pytest.mark.rest
-@changes_in_02("at most 22 tools")
 def test_all_groups_together_have_at_most_22_tools(stdio):
     assert set(agent_tools := stdio("--tools", "all").tools()) > CLAIMS | VALUES
     assert len(agent_tools) <= 22

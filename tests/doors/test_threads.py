@@ -5,8 +5,6 @@ from uuid import uuid4
 import pytest
 
 import holdlog
-from tests.doors import old
-from tests.doors.old import changes_in_02
 from tests.support.programs import run
 
 
@@ -33,11 +31,8 @@ def agent(open_stdio):
 
 
 @pytest.fixture
-def thread(agent):
-    name = f"t-{uuid4().hex[:8]}"
-    if old.OLD:
-        agent.call("thread_start", thread_id=name, agent="ann")
-    return name
+def thread():
+    return f"t-{uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -114,7 +109,7 @@ def test_thread_of_an_earlier_moment_is_read(append, thread, place):
     position = append("m-0")["position"]
     append("m-1")
     with holdlog.StateStore(place) as store:
-        (item,) = old.store(store).at(position, thread_id=thread).items
+        (item,) = store.at(position, thread_id=thread).items
     assert item.message["content"] == "m-0"
 
 
@@ -125,13 +120,11 @@ def test_thread_command_prints_the_conversation(append, thread, place):
     assert done.out.index("which file?") < done.out.index("src/a.py")
 
 
-@changes_in_02("thread_append starts a thread")
 def test_first_append_starts_a_thread(agent):
     done = agent.call("thread_append", thread_id="t", agent="ann", messages=[text("m-0")])
     assert (done["status"], done["version"]) == ("ok", 1)
 
 
-@changes_in_02("the data of a thread are values in threads/<id>, written only through threads' operations")
 def test_data_of_a_thread_are_values_that_only_threads_write(db):
     with holdlog.StateStore(db) as store:
         state = holdlog.create_state({"plan": 1}, thread_id="t", store=store)

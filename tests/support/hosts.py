@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import holdlog
-from tests.doors import old
 from tests.support.mcp import INITIALIZE
 from tests.support.programs import HOLDLOG, Done, environment
 from tests.support.waiting import PATIENCE
@@ -57,14 +56,14 @@ def commit_policy(root: Path, text: str) -> None:
 
 def held(root: Path) -> dict[str, str]:
     """Who holds what."""
-    with holdlog.StateStore(store_of(root)) as opened:
-        return {it.resource: it.held_by for it in old.store(opened).status().claims}
+    with holdlog.StateStore(store_of(root)) as store:
+        return {it.resource: it.held_by for it in store.status().claims}
 
 
 def run_hook(given: Any, *words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Done:
     """One hook, until it ends."""
     done = subprocess.run(
-        [*old.hook(HOLDLOG), *words],
+        [HOLDLOG, "hook", *words],
         input=given if isinstance(given, str) else json.dumps(given),
         cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
@@ -156,7 +155,7 @@ class Host(Session):
 
     def run(self, event: str, **given: Any) -> Done:
         text = json.dumps({**self.facts, "hook_event_name": event, **given})
-        return Done(*self._ask(run=old.hook(HOLDLOG), stdin=text))
+        return Done(*self._ask(run=[HOLDLOG, "hook"], stdin=text))
 
     def command(self, line: str) -> Done:
         """A shell command as the agent runs it, in which `holdlog` is the one under test."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import requests
 
-from tests.doors import old
 from tests.support.programs import HOLDLOG, environment
 from tests.support.waiting import PATIENCE
 
@@ -105,7 +104,7 @@ class Stdio(Client):
         super().__init__(era, prefix)
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [HOLDLOG, *old.words("serve", *map(str, options))],
+            [HOLDLOG, "serve", *map(str, options)],
             stdin=pipe, stdout=pipe, stderr=pipe, env=environment(env), cwd=cwd, bufsize=0,
         )  # fmt: skip
         self._bytes = b""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import requests
 
-from tests.doors import old
 from tests.support.waiting import PATIENCE, until
 
 HOLDLOG = str(Path(sys.executable).with_name("holdlog"))
@@ -43,7 +42,7 @@ class Done(NamedTuple):
 def run(*words: str | Path, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
     """One command, from its first word after `holdlog` on, until it ends."""
     process = subprocess.run(
-        [HOLDLOG, *old.words(*map(str, words))],
+        [HOLDLOG, *map(str, words)],
         input=stdin,
         env=environment(env),
         cwd=cwd,
@@ -73,7 +72,7 @@ class HttpServer:
     ) -> None:
         words = ("serve", "--db", str(db), "--transport", "http", "--port", "0", *options)
         self.process = subprocess.Popen(
-            [HOLDLOG, *old.words(*words)],
+            [HOLDLOG, *words],
             env=environment(env),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -96,8 +95,7 @@ class HttpServer:
                 self.url = found[0]
 
     def request(self, method: str, path: str, **options: Any) -> requests.Response:
-        """`path`: a route of 0.2. A dictionary as `json` becomes the body."""
-        method, path, options = old.route(method, path, options)
+        """A dictionary as `json` becomes the body."""
         return requests.request(method, self.url + path, timeout=PATIENCE, **options)
 
     def close(self) -> int:

@@ -1,25 +1,16 @@
 """The store's file, as somebody with a database shell sees and changes it. Only here do doors know table names."""
 
-import re
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.doors import old
-
-_OF_01 = {"EVENTS": "stored_events", "POSITION": "rowid", "STREAM": "originator_id", "VERSION": "originator_version"}
-_OF_02 = {"EVENTS": "events", "POSITION": "position", "STREAM": "stream", "VERSION": "version"}
-NAMES = _OF_01 if old.OLD else _OF_02
-DROP_FROM_VIEW = "DELETE FROM current WHERE " + ("key = 'a'" if old.OLD else "stream = 'record:n/a'")
-
 
 def ask(db: Path, statement: str) -> list[tuple[Any, ...]]:
-    """Run a statement, in which the names of `NAMES` stand for those of the table of events; the rows it returns."""
-    written = re.sub("|".join(NAMES), lambda name: NAMES[name[0]], statement)
+    """Run a statement; the rows it returns."""
     with closing(sqlite3.connect(db, isolation_level=None)) as connection:
-        cursor = connection.execute(written)
+        cursor = connection.execute(statement)
         rows = cursor.fetchall()
     assert rows or cursor.rowcount != 0, "the statement hit nothing"
     return rows
