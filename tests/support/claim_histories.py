@@ -483,8 +483,9 @@ async def take(world: World, seen: Seen, chance: Random) -> Seen:
     turn = await step(world, seen, chance)
     if turn is None:
         return seen
+    then = world.scene(seen)  # before a call that was granted takes over
     after = await world.see()
-    now, then = world.scene(after), world.scene(seen)
+    now = world.scene(after)
     faults = claim_rule.violations(now) + claim_rule.overtaken(then, now, turn.asked)
     assert faults == [], f"{faults} after {turn}"
     assert after == seen or not turn.refused, f"a refusal of {turn} changed something"
