@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.claims import measure_claims
-from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_calls
+from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_block, time_calls
 from bench.hooks import measure_hooks
 from tests.support.proxy import Proxy
 from tests.support.servers import Postgres, create_user
@@ -29,19 +29,20 @@ def measure_values() -> Iterator[Row]:
 
 def measure_coroutines() -> Iterator[Row]:
     """64 coroutines that write their own keys."""
-    kinds = ("0.1", "0.2")
     for place in ("tmpfs", "disk"):
-        with contestants(kinds, place) as running:
-            samples = alternate(
-                place, kinds, 15, 40, lambda kind: [running[kind][0].ask("coroutines", callers=64, seconds=0.5)]
-            )
-            rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
-            yield {"what": f"64 coroutines, {place}"} | rates | compare(samples, kinds)
+        with contestants(("holdlog",), place) as running:
+            yield _measure_rate(f"64 coroutines, {place}", running, "coroutines", 64)
+
+
+def _measure_rate(what: str, running: Running, do: str, callers: int) -> Row:
+    process = running["holdlog"][0]
+    samples = alternate(what, ("holdlog",), 15, 20, lambda _: [process.ask(do, callers=callers, seconds=0.5)])
+    return {"what": what, "holdlog /s": samples.median("holdlog")}
 
 
 def measure_processes() -> Iterator[Row]:
     """Four processes: writes of their own keys, and increments of one number by compare-and-set."""
-    kinds = ("peer", "0.1", "0.2")
+    kinds = ("peer", "holdlog")
     for place in ("tmpfs", "disk"):
         with contestants(kinds, place, processes=4) as running:
             for do in ("own_keys", "one_key"):
@@ -63,44 +64,25 @@ def measure_processes() -> Iterator[Row]:
 
 def measure_postgres() -> Iterator[Row]:
     """PostgreSQL behind a proxy that adds 1 ms to a round trip."""
-    kinds = ("0.1", "0.2")
     create_user()
     with TemporaryDirectory(prefix="holdlog-bench-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         server = Postgres(Path(folder, "server")).start()
-        proxies = {kind: Proxy(_create_database(server.url, f"bench_{kind[-1]}"), delay=0.0005) for kind in kinds}
+        proxy = Proxy(server.url, delay=0.0005)
         try:
-            with contestants(("0.1",), proxies["0.1"].url) as old, contestants(("0.2",), proxies["0.2"].url) as new:
-                running = old | new
+            with contestants(("holdlog",), proxy.url) as running:
                 for do in ("set", "claim_release"):
 
-                    def measure(kind: str, do: str = do) -> list[float]:
-                        times: list[float] = running[kind][0].ask(do, calls=BLOCK)
-                        return times
+                    def measure(_: str, do: str = do) -> list[float]:
+                        return time_block(running["holdlog"], do)
 
-                    samples = alternate(do, kinds, 40, 30, measure)
-                    p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
-                    messages = {
-                        f"{kind} messages": _count_messages(running[kind][0], proxies[kind], do) for kind in kinds
-                    }
-                    yield {"what": f"{do}, 1 ms"} | p50 | compare(samples, kinds) | messages
-                samples = alternate(
-                    "16 threads", kinds, 15, 40, lambda kind: [running[kind][0].ask("threads", callers=16, seconds=0.5)]
-                )
-                rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
-                yield {"what": "16 threads, 1 ms"} | rates | compare(samples, kinds)
+                    milliseconds = alternate(do, ("holdlog",), 40, 15, measure).median("holdlog") / 1000
+                    messages = _count_messages(running["holdlog"][0], proxy, do)
+                    yield {"what": f"{do}, 1 ms", "holdlog ms": milliseconds, "messages": messages}
+                yield _measure_rate("16 threads, 1 ms", running, "threads", 16)
         finally:
-            for proxy in proxies.values():
-                proxy.close()
+            proxy.close()
             server.stop()
-
-
-def _create_database(url: str, name: str) -> str:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
-    return url.rpartition("/")[0] + "/" + name
 
 
 def _count_messages(process: Any, proxy: Proxy, do: str) -> float:

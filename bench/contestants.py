@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PEER = ("agenthold==0.10.0", "mcp<2")
 """In an environment of its own, because it needs an old `mcp`."""
 PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path("/var/tmp")}
-KINDS = ("raw", "peer", "0.1", "0.2")
+KINDS = ("raw", "peer", "holdlog")
 BLOCK = 20
 """Calls of one contestant in a row."""
 Row = dict[str, Any]
@@ -52,14 +52,12 @@ class Process:
 
 
 def _find_python(kind: str) -> str:
-    """The interpreter of a contestant's environment: release 0.1 is the project at the repository's root."""
-    if kind == "0.1":
-        return str(ROOT.parent / ".venv/bin/python")
+    """The interpreter of a contestant's environment."""
     if kind != "peer":
         return sys.executable
     python = Path(sys.prefix, "peer/bin/python")
     if not python.exists():
-        uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT.parent / ".uv/bin/uv")
+        uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".uv/bin/uv")
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=True)
         subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), *PEER], check=True)
     return str(python)
@@ -124,7 +122,7 @@ def alternate(
 
 
 def compare(samples: Samples, kinds: Sequence[str]) -> Row:
-    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
+    return {f"holdlog / {kind}": samples.ratio("holdlog", kind) for kind in kinds if kind != "holdlog"}
 
 
 def time_block(processes: Sequence[Process], do: str) -> list[float]:

@@ -1,6 +1,6 @@
 """One contestant in a process of its own, in its own environment: requests and responses are JSON lines.
 
-python bench/worker.py KIND PLACE    kind: raw, peer, 0.1 or 0.2
+python bench/worker.py KIND PLACE    kind: raw, peer or holdlog
 """
 
 import asyncio
