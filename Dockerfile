@@ -15,7 +15,7 @@ COPY . .
 RUN uv sync --locked --no-dev --extra http --extra nats --extra postgres --no-editable
 
 FROM python:${PYTHON}-slim
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 LABEL org.opencontainers.image.title="holdlog" \
       org.opencontainers.image.description="Coordination store for AI agents: versioned shared values, and leases on files or any named resource. Over MCP, HTTP and as a library." \
       org.opencontainers.image.url="https://github.com/holdlog/holdlog" \

@@ -1,71 +1,99 @@
-# Release 0.2, as a project of its own. Needs git, make and Python 3.11 or newer; uv as in the root's Makefile.
+# Needs git, make and Python 3.11 or newer. uv is taken from PATH, or fetched into .uv/ when it is missing there.
 
+PYTHON ?= python3
+# One more than there are processors: tests wait for a third of their time.
 JOBS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
 ARGS ?=
-UV ?= $(shell uv --version >/dev/null 2>&1 && echo uv || echo ../.uv/bin/uv)
+
+ifeq ($(origin UV), undefined)
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .uv/bin/uv)
+endif
+UV_FILE := $(filter .uv/bin/uv,$(UV))
+
+# The machine's own Python, never a downloaded one.
 UV_PYTHON_PREFERENCE ?= only-system
 UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
-unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
+# Tests start hundreds of processes, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+# uv would warn in each call that it uses another environment.
+unexport VIRTUAL_ENV
 PYTEST = pytest -n $(JOBS) --dist loadgroup
-QUICK = -m "not rest and not slow"
-OR_NONE = || [ $$? = 5 ] # pytest's exit code where no test is selected
 
 .DEFAULT_GOAL := help
-.PHONY: check generate reference help test doors doors-old rest rest-old open slow lint fmt conformance inspector claude opencode
+.PHONY: help demo test rest slow lowest check lint fmt generate reference docs dist bench conformance inspector claude opencode
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
-test: ## the quick tests, doors included (ARGS="-k name" selects some)
-	$(UV) run $(PYTEST) $(QUICK) $(ARGS)
+demo: $(UV_FILE) ## two agents that share a budget and a file, in ten seconds
+	@$(UV) run --no-dev holdlog demo $(ARGS)
 
-doors: ## the quick doors alone
-	$(UV) run $(PYTEST) $(QUICK) tests/doors $(ARGS)
+test: $(UV_FILE) ## the quick tests (ARGS="-k name" selects some, JOBS=0 runs them in one process)
+	$(UV) run $(PYTEST) -m "not rest and not slow" $(ARGS)
 
-doors-old: ## the quick doors against release 0.1, in the root's environment
-	$(UV) run --project .. $(PYTEST) $(QUICK) tests/doors $(ARGS)
+rest: $(UV_FILE) ## the tests that `make test` leaves to CI
+	$(UV) run $(PYTEST) -m "rest and not slow" $(ARGS)
 
-rest: ## what `make test` leaves to CI
-	$(UV) run $(PYTEST) -m "rest and not slow" $(ARGS) $(OR_NONE)
+slow: $(UV_FILE) ## the slow tests, one after the other
+	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
 
-rest-old: ## the doors that `make doors-old` leaves out
-	$(UV) run --project .. $(PYTEST) -m "rest and not slow" tests/doors $(ARGS) $(OR_NONE)
+lowest: $(UV_FILE) ## the quick tests with the lowest versions that pyproject.toml allows
+	$(UV) venv --quiet --clear build/lowest
+	$(UV) pip install --quiet --python build/lowest --resolution lowest-direct --group dev --editable '.[all]'
+	PATH="$(CURDIR)/build/lowest/bin:$$PATH" python -m $(PYTEST) -m "not rest and not slow" $(ARGS)
 
-open: ## run the doors of files that open.txt lists whole, too: which of them pass already?
-	OPEN=1 $(UV) run $(PYTEST) $(QUICK) tests/doors $(ARGS)
+check: ## all that CI runs: lint, the quick tests, then the rest
+	@$(MAKE) lint
+	@$(MAKE) test
+	@$(MAKE) rest
 
-slow: ## the slow tests, one after the other
-	$(UV) run pytest -m slow --timeout 1800 $(ARGS) $(OR_NONE)
-
-check: lint test rest ## all but the slow tests
-
-lint: ## format, rules, types, declared dependencies
+lint: $(UV_FILE) ## format, rules, types, declared dependencies, workflows
 	$(UV) run ruff format --check
 	$(UV) run ruff check
 	$(UV) run mypy
 	$(UV) run deptry domain projections adapters
+	$(UV) run zizmor --offline --quiet .github
 
-fmt: ## format the code and fix what the linter can fix
+fmt: $(UV_FILE) ## format the code and fix what the linter can fix
 	$(UV) run ruff check --fix-only --quiet
 	$(UV) run ruff format
 
-generate: ## write the library's classes from the operations
+generate: $(UV_FILE) ## write the library's classes from the operations
 	$(UV) run python tools/write_library.py
 	$(UV) run ruff check --fix-only --quiet adapters/python
 	$(UV) run ruff format --quiet adapters/python
 
-reference: ## write docs/reference.md from the operations
+reference: $(UV_FILE) ## write docs/reference.md from the operations
 	$(UV) run python tools/write_reference.py
 
-conformance: ## the official MCP suite against holdlog over HTTP, from npm
+docs: $(UV_FILE) ## the documentation site in build/site; fails on a broken link
+	$(UV) run --only-group docs python docs/site.py
+
+dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wheel in a fresh environment
+	rm -rf dist
+	$(UV) build --quiet
+	$(UV) run --isolated --locked --only-group release twine check --strict dist/*.tar.gz dist/*.whl
+	$(UV) run --isolated --no-project --with dist/*.whl holdlog --version
+	$(UV) run --isolated --no-project --with dist/*.whl holdlog demo
+
+bench: $(UV_FILE) ## measure against raw SQLite and agenthold (ARGS=values; --help lists the others)
+	$(UV) run python -m bench $(ARGS)
+
+conformance: $(UV_FILE) ## the official MCP suite against holdlog over HTTP, from npm
 	@$(UV) run --group conformance python -m tests.conformance.suite
 
-inspector: ## the official MCP Inspector over stdio, strict, in both eras, from npm
+inspector: $(UV_FILE) ## the official MCP Inspector over stdio, strict, in both eras, from npm
 	@$(UV) run --group conformance python -m tests.conformance.inspector
 
-claude: ## the real Claude Code, from npm, as `holdlog init` sets it up, with a scripted model
+claude: $(UV_FILE) ## the real Claude Code, from npm, as `holdlog init` sets it up, with a scripted model
 	@$(UV) run --group conformance python -m tests.conformance.claude_code
 
-opencode: ## the real OpenCode, from npm, as `holdlog init` sets it up, with a scripted model
+opencode: $(UV_FILE) ## the real OpenCode, from npm, as `holdlog init` sets it up, with a scripted model
 	@$(UV) run --group conformance python -m tests.conformance.opencode
+
+.uv/bin/uv:
+	@rm -rf .uv
+	@$(PYTHON) -m venv .uv >/dev/null 2>&1 || { rm -rf .uv; \
+	  echo "$(PYTHON) -m venv does not work here: install Python 3.11+ with venv (Debian, Ubuntu: apt install python3-venv) or uv" >&2; exit 1; }
+	@.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'

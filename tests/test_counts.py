@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -139,16 +140,25 @@ def test_call_makes_few_python_calls(name: str, gate: int, store: holdlog.StateS
     assert 0 < len(functions) <= gate, functions
 
 
-def test_set_and_claim_enter_few_files_of_ours(db: Any) -> None:
-    def list_files(call: Callable[[holdlog.StateStore], Any]) -> set[str]:
-        return {file for _, file in trace(call, store) if f"{os.sep}holdlog{os.sep}" in file}
+def test_set_and_claim_enter_few_files_of_ours_which_contributing_lists_in_order(db: Any) -> None:
+    def list_files(call: Callable[[holdlog.StateStore], Any]) -> list[str]:
+        files = [file.partition(f"{os.sep}build/dev/holdlog{os.sep}")[2] for _, file in trace(call, store)]
+        return list(dict.fromkeys(file for file in files if file))
 
+    paths = (ROOT / "CONTRIBUTING.md").read_text().split("### The path of one `")[1:]
+    listed = {path.partition("`")[0]: re.findall(r"^\d+\. `(\S+)`", path, re.MULTILINE) for path in paths}
     with holdlog.StateStore(db) as store:
-        CALLS["set"](store)
-        assert 0 < len(list_files(CALLS["set"])) <= 12
+
+        def claim() -> list[str]:
+            files = list_files(lambda store: store.claim("src/a.py", agent="ann"))
+            store.release("src/a.py", agent="ann")
+            return files
+
         warm_up(store)
-        claim_and_release(store)
-        assert 0 < len(list_files(lambda store: store.claim("src/a.py", agent="ann"))) <= 16
+        for name, gate, call in (("set", 12, lambda: list_files(CALLS["set"])), ("claim", 16, claim)):
+            entered = repeat(call)
+            assert entered == listed[name]
+            assert len(entered) <= gate
 
 
 def repeat(count: Callable[[], list[str]]) -> list[str]:
