@@ -170,5 +170,9 @@ def _explain(response: Object) -> Response:
             return Response("OK", headers=SAFE | {"etag": f'"{response["version"]}"'}, media_type="text/plain")
         case "not_found":
             return Response("Key Not Found", 404, SAFE, "text/plain")
-        case status:
-            return render(response, 412 if status == "conflict" else None)
+        case "conflict":
+            hint = f'Merge your change into actual_value and send it with If-Match: "{response["actual_version"]}".'
+            del response["expected_version"]  # it may be NEVER
+            return render(response | {"hint": hint}, 412)
+        case _:
+            return render(response)
