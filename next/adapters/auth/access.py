@@ -92,6 +92,10 @@ class Access(NamedTuple):
         rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
         return response | rows
 
+    def remove_space(self, response: Object) -> Object:
+        """The response with the names of namespaces that the caller uses."""
+        return response if self.space is None else _remove(response, f"{self.space}/")
+
     def _sees(self, row: Object) -> bool:
         name = row.get("namespace") or row.get("resource")
         if "thread_id" in row:
@@ -147,9 +151,7 @@ def _respond_in_space(access: Access, operation: Any, caller: Caller, surface: S
         return (yield from surface.respond(operation, caller))
     if not operation.has_spaces or getattr(operation, "guard", None):
         raise DeniedError("a token without a space")
-    label = f"{access.space}/"
-    response = yield from surface.respond(_add(operation, label), caller)
-    return _remove(response, label)
+    return access.remove_space((yield from surface.respond(_add(operation, f"{access.space}/"), caller)))
 
 
 def _add(operation: Any, label: str) -> Any:
