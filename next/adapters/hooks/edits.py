@@ -22,11 +22,13 @@ _OWN_HOOK: Final = r"(?:^|[\s/'\"\\])holdlog\\?['\"]?,? \\?\"?hook\b"
 
 
 class Entry(NamedTuple):
-    """A value at a path of keys; `is_item`: one of a list, which replaces other hooks of holdlog there."""
+    """A value at a path of keys; `is_item`: one of a list, which replaces other hooks of holdlog there; `former`: what
+    init may have written there before."""
 
     path: tuple[str, ...]
     value: Any
     is_item: bool = False
+    former: Any = None
 
 
 class Target(NamedTuple):
@@ -211,14 +213,15 @@ def _has(tree: Any, entry: Entry) -> bool:
 
 
 def _is_own(value: Any, entry: Entry) -> bool:
-    """Whether a value is that of init, perhaps with another path of holdlog."""
+    """Whether a value is that of init, perhaps with another path of holdlog, or another server."""
     if is_own_hook(entry.value):
         return is_own_hook(value)
-    return _shorten(value) == _shorten(entry.value)
+    return _shorten(value) in (_shorten(entry.value), _shorten(entry.former))
 
 
 def _shorten(value: Any) -> str:
-    return re.sub(r'"[^"]*/holdlog"', '"holdlog"', json.dumps(value))
+    text = re.sub(r', "headers": {"Authorization": "Bearer \$?{(?:env:)?HOLDLOG_TOKEN}"}', "", json.dumps(value))
+    return re.sub(r'"https?://[^"]*/mcp"', '"/mcp"', re.sub(r'"[^"]*/holdlog"', '"holdlog"', text))
 
 
 def _put(tree: dict[str, Any], entry: Entry) -> None:

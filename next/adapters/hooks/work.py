@@ -33,7 +33,6 @@ from holdlog.adapters.hooks.files import (
     find_settings,
     list_uncommitted,
 )
-from holdlog.adapters.hooks.own import judge_own
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
@@ -93,6 +92,10 @@ class Work:
         self._claimed: list[str] = []
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
+        self.released: list[str] = []
+        """What the end of a turn has released."""
+        self.former_name = ""
+        """The agent's name before this call, if it has another one since."""
         self._losses: list[Lost] = []
         self._held: tuple[Claim, ...] = ()
         """What the agent and its sub-agents hold."""
@@ -127,6 +130,11 @@ class Work:
                 self._end()
         return Output()
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the agent held something when its call was counted."""
+        return bool(self._held)
+
     def note_place(self, place: Place) -> None:
         """Remember, in the agent's own place, that it may hold something in another one."""
         self._tell_once(f"{_PLACE}{json.dumps(place)}")
@@ -153,7 +161,7 @@ class Work:
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
-        reason = judge_own(call.targets.own, self.name) or self._find_human() or self._guard() or self._claim()
+        reason = self._judge_own() or self._find_human() or self._guard() or self._claim()
         lost = "; ".join(self._describer.describe_losses(self._losses, self._held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
@@ -208,6 +216,7 @@ class Work:
         changed = [row for row in rows if outcomes[row.resource] != "released"]
         kept = list_uncommitted(self.place.root, [row.path for row in changed])
         released = [row for row in rows if not (row in changed and row.path in kept)]
+        self.released = [row.resource for row in released]
         if released:
             with self._transact(claims="all") as batch:
                 for row in released:
@@ -367,6 +376,7 @@ class Work:
         self._row = before._replace(name=name)
         if before.name == name:
             return
+        self.former_name = before.name
         own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
         below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
         with self._transact(claims="all") as batch:
@@ -488,6 +498,9 @@ class Work:
                 remedy = "Describe the change that you need to your user instead"
                 return f"holdlog: only a person may change {name} ({file.source}). {remedy}."
         return None
+
+    def _judge_own(self) -> str | None:
+        return self._shell().judge_own(self.call.targets.own) if self.call.targets.own else None
 
     def _guard(self) -> str | None:
         """Why a shell command is denied, because of its git commands. Notes what it finds otherwise."""
