@@ -16,6 +16,7 @@ HOOK_SECONDS: Final = 5
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 _MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
+_SERVER: Final = "names the server"
 _HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
     *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt", "stop", "subagentStop"),
@@ -58,22 +59,14 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))
 
 
-def _connect(project: Project, path: str, key: str, local: Any, remote: Any, token: str) -> Target:
-    """The file that says how a host starts a server, or which one it uses. `token`: how it reads the variable."""
-    server = project.server
+def _connect(project: Project, path: str, remote: Any, token: str, key: str = "mcpServers", own: Any = None) -> Target:
+    """The file that says how a host starts its `own` server, or reaches the `remote` one. `token`: how it reads it."""
+    server, own = project.server, own or {"command": project.command, "args": []}
     if server is None:
-        return Target(path, _describe(project), (Entry((key, "holdlog"), local),))
+        return Target(path, _SERVER, (Entry((key, "holdlog"), own),))
     headers = {"headers": {"Authorization": f"Bearer {token}"}} if server.token else {}
     value = {**remote, "url": f"{server.url}/mcp", **headers}
-    return Target(path, _describe(project), (Entry((key, "holdlog"), value, former=local),))
-
-
-def _describe(project: Project) -> str:
-    return "starts the server" if project.server is None else f"names the server {project.server.url}"
-
-
-def _start(project: Project, path: str, remote: Any, token: str) -> Target:
-    return _connect(project, path, "mcpServers", {"command": project.command, "args": []}, remote, token)
+    return Target(path, _SERVER, (Entry((key, "holdlog"), value, former=own),))
 
 
 def _claude_code(project: Project) -> list[Target]:
@@ -81,23 +74,21 @@ def _claude_code(project: Project) -> list[Target]:
     hooks = _make_hooks(project, f"{_EDITS}|Bash|{_MCP_EDITS}", "Read|")
     settings = f"{project.root}/.claude/settings.local.json"
     return [
-        _start(project, f"{project.root}/.mcp.json", {"type": "http"}, f"${{{TOKEN}}}"),
+        _connect(project, f"{project.root}/.mcp.json", {"type": "http"}, f"${{{TOKEN}}}"),
         Target(settings, f"allows its tools, {_HOOKS}", (allowed, *hooks)),
     ]
 
 
 def _codex(project: Project) -> list[Target]:
-    command = json.dumps(project.command)  # also a string of TOML
-    place, server = f"command = {command}\n", project.server
+    place, server = f"command = {json.dumps(project.command)}\n", project.server  # also a string of TOML
     if server is not None:
-        place = f"url = {json.dumps(f'{server.url}/mcp')}\n"
-        place += f'bearer_token_env_var = "{TOKEN}"\n' if server.token else ""
+        place = f'url = "{server.url}/mcp"\n' + f'bearer_token_env_var = "{TOKEN}"\n' * bool(server.token)
     block = f"[mcp_servers.holdlog]\n{place}startup_timeout_sec = 30\ntool_timeout_sec = 60\n"
     hooks = _make_hooks(project, f"Bash|apply_patch|{_MCP_EDITS}")
     return [
         Target(
             f"{project.home}/.codex/config.toml",
-            f"{_describe(project)}; user-wide: it applies to all your repositories",
+            f"{_SERVER}; user-wide: it applies to all your repositories",
             block=block,
         ),
         Target(f"{project.root}/.codex/hooks.json", _HOOKS, hooks),
@@ -108,7 +99,7 @@ def _cursor(project: Project) -> list[Target]:
     handler = {"command": shlex.join([project.command, "hook"]), "timeout": HOOK_SECONDS}
     hooks = (Entry(("hooks", event), handler, True) for event in _CURSOR_EVENTS)
     return [
-        _start(project, f"{project.root}/.cursor/mcp.json", {}, f"${{env:{TOKEN}}}"),
+        _connect(project, f"{project.root}/.cursor/mcp.json", {}, f"${{env:{TOKEN}}}"),
         Target(f"{project.root}/.cursor/hooks.json", _HOOKS, (Entry(("version",), 1), *hooks)),
     ]
 
@@ -121,7 +112,7 @@ def _opencode(project: Project) -> list[Target]:
     path = f"{project.root}/opencode.json"
     path += "c" * (os.path.exists(f"{path}c") and not os.path.exists(path))  # it reads both names
     return [
-        _connect(project, path, "mcp", value, remote, f"{{env:{TOKEN}}}"),
+        _connect(project, path, remote, f"{{env:{TOKEN}}}", "mcp", value),
         Target(f"{project.root}/.opencode/plugins/holdlog.js", _HOOKS, block=block, comment=SLASHES),
     ]
 

@@ -295,12 +295,12 @@ def _mark(target: Target) -> str:
 
 
 class Originals:
-    """The texts of files before init changed them, in a private file next to the store."""
+    """The texts of files before init changed them, in a private file in the folder of the store."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, folder: str) -> None:
+        self.folder, self._path = folder, os.path.join(folder, "init.json")
         self.texts: dict[str, str | None] = {}
-        with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        with suppress(OSError, ValueError), open(self._path, encoding="utf-8") as file:
             self.texts = dict(json.load(file))
 
     def note(self, edit: Edit) -> None:

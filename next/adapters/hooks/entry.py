@@ -185,8 +185,7 @@ class Hook:
             return merge(output, self._warn(self._report(error), " against agents on other hosts"))
         if remote.decision == "deny":
             work.release()
-            return merge(remote, output)
-        return merge(output, remote)
+        return merge(remote, output)
 
     # --- failures
 

@@ -11,7 +11,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.texts import escape, print_note, print_text
@@ -27,8 +26,8 @@ from holdlog.adapters.hooks.edits import (
     read_text,
     write,
 )
-from holdlog.adapters.hooks.places import TOKEN, Server, find_server_file, read_server
-from holdlog.adapters.hooks.remote import RemoteError, post
+from holdlog.adapters.hooks.places import SERVER_FILE, TOKEN, Server, read_server
+from holdlog.adapters.hooks.remote import post
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     find_main,
@@ -37,14 +36,13 @@ from holdlog.adapters.operating_system.location import (
     find_store,
     list_linked,
     prepare_folder,
+    read_variable,
 )
 from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 NEW_WORKTREE: Final = "init --new-worktree"
 """What git's post-checkout hook runs."""
-ORIGINALS: Final = "init.json"
-"""Next to the store."""
 START_SECONDS: Final = 30.0
 """Hosts give a server 10 to 30 s to start."""
 _EXAMPLES: Final = (
@@ -53,7 +51,6 @@ _EXAMPLES: Final = (
     "init --url https://holdlog.example       agents on several hosts, with one server",
     "init --undo                              remove what init added",
 )
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
 """What manages the hooks of git, so that init leaves them alone."""
 _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
@@ -79,15 +76,11 @@ def run(words: list[str]) -> int:
     project, store = find_project()
     if options.url is not None:
         project = project._replace(server=_name_server(options))
-    originals = Originals(os.path.join(os.path.dirname(store), ORIGINALS))
+    originals = Originals(os.path.dirname(store))
     if options.new_worktree:
         return _set_up_worktree(project, originals)
     names = list(dict.fromkeys(options.client or _find_clients(project, options)))
     planned = _plan(project, names, originals, options)
-    if project.server is not None and not (options.undo and _list_used(project, names)):
-        lines = "\n".join(filter(None, project.server))
-        target = Target(find_server_file(store), "names the server for hooks", block=lines)
-        _add(target, planned, originals, options)
     for problem in planned.problems:
         print_note(problem)
     for remark in planned.remarks:
@@ -104,8 +97,6 @@ def run(words: list[str]) -> int:
         line, starts = start_server(project)
         is_sound &= starts
         print_text(f"{CLIENTS[name].title}: {line}" + (f"\n  next: {CLIENTS[name].next_step}" if starts else ""))
-    if project.server is not None and not options.undo:
-        _remind(project.server)
     return 0 if is_sound else 1
 
 
@@ -175,7 +166,11 @@ def start_server(project: Project) -> tuple[str, bool]:
     """Start the server as hosts do, ask for its tools, and end it; or ask the one that hooks use over HTTP. Returns a
     line, and whether it starts or responds."""
     if project.server is not None:
-        return _ask_server(project.server)
+        try:
+            post(project.server, "prompt", "holdlog-init", "init")
+        except HoldlogError as error:
+            return str(error), False
+        return f"the server at {project.server.url} responds", True
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
@@ -197,43 +192,17 @@ def start_server(project: Project) -> tuple[str, bool]:
     return f"the server does not start ({program}): {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
 
 
-def _ask_server(server: Server) -> tuple[str, bool]:
-    try:
-        post(server, "prompt", "holdlog-init", "init")
-    except (RemoteError, InvalidError) as error:
-        return str(error), False
-    return f"the server at {server.url} responds", True
-
-
 def _name_server(options: Namespace) -> Server:
     """The server of --url. Raises InvalidError."""
-    try:
-        parts = urlsplit(options.url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not (is_valid and re.fullmatch(r"[!-~]+", options.url)) or re.search(r"[@?#\"]", options.url):
+    if not re.fullmatch(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d+)?(/[\w./~-]*)?", options.url, re.ASCII):
         raise InvalidError("--url: must be the address of a server, such as http://127.0.0.1:8420")
     url = re.sub(r"/*(?:mcp|hook)?/*$", "", options.url)
     if options.token_file is None:
-        return Server(url, TOKEN if os.environ.get(TOKEN) else "")
-    path = os.path.abspath(os.path.expanduser(options.token_file))
-    try:
-        if os.stat(path).st_mode & 0o077:
-            raise InvalidError(f"--token-file: other users can read {path}; run: chmod 600 {shlex.quote(path)}")
-    except OSError as error:
-        raise InvalidError(f"--token-file: {path} cannot be read ({error.strerror})") from None
-    if _ask_git(path, "ls-files", "--error-unmatch"):
-        raise InvalidError(f"--token-file: git tracks {path}; keep the token out of the repository")
+        return Server(url, TOKEN * bool(read_variable("token")))
+    path = os.path.realpath(os.path.expanduser(options.token_file))
+    if os.stat(path).st_mode & 0o077:
+        raise InvalidError(f"--token-file: other users can read it; run: chmod 600 {shlex.quote(path)}")
     return Server(url, path)
-
-
-def _remind(server: Server) -> None:
-    if server.token:
-        value = "…" if server.token == TOKEN else f'"$(cat {shlex.quote(server.token)})"'
-        print_text(f"start the hosts with the server's token in {TOKEN}: export {TOKEN}={value}")
-    if server.url.startswith("http:") and urlsplit(server.url).hostname not in _LOOPBACK:
-        print_text(f"{server.url} is not encrypted, so others in the network can read the token: use https")
 
 
 # --- plan
@@ -246,8 +215,8 @@ def _build_parser() -> Parser:
     )
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--undo", action="store_true", help="remove what init added")
-    parser.add_argument("--url", metavar="URL", help="use this server over HTTP, for agents on several hosts")
-    parser.add_argument("--token-file", metavar="FILE", help=f"with --url: hooks read its token there, not in {TOKEN}")
+    parser.add_argument("--url", help=f"use this server over HTTP, with the token in {TOKEN}, for agents on many hosts")
+    parser.add_argument("--token-file", metavar="FILE", help="with --url: hooks read the token from this file")
     parser.add_argument("--git-hook", action="store_true", help="also check claims before each git commit")
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks")
     parser.add_argument("--new-worktree", action="store_true", help="for git's post-checkout hook")
@@ -285,17 +254,15 @@ def _plan(project: Project, names: Sequence[str], originals: Originals, options:
     created = [it.path for it in planned.edits if it.before is None]
     if (exclude := _exclude(roots, created, [it.path for it in targets], options)) is not None:
         _add(exclude, planned, originals, options, undo=not exclude.block)
-    if options.undo and _list_used(project, names):
-        return planned  # they need the hooks of git
+    others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
+    if options.undo and any(_is_used((project.root, it)) for it in others):
+        return planned  # they need the server and the hooks of git
+    if project.server is not None:
+        target = Target(f"{originals.folder}/{SERVER_FILE}", "names the server", block="\n".join(project.server))
+        _add(target, planned, originals, options)
     for target in _list_git_hooks(project, planned, options):
         _add(target, planned, originals, options)
     return planned
-
-
-def _list_used(project: Project, names: Sequence[str]) -> list[str]:
-    """The hosts that are set up here, beside these."""
-    others = {name: client.targets(project) for name, client in CLIENTS.items() if name not in names}
-    return [name for name, targets in others.items() if any(_is_used((project.root, it)) for it in targets)]
 
 
 def _add(target: Target, planned: Plan, originals: Originals, options: Namespace, undo: bool | None = None) -> None:

@@ -25,6 +25,7 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.refusals import StoreError
 
+SERVER_FILE: Final = "server"
 TOKEN: Final = "HOLDLOG_TOKEN"
 MAX_FOLDERS: Final = 2_000
 """Folders below one that is changed in which worktrees are looked for."""
@@ -38,20 +39,16 @@ class Place(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A server over HTTP that agents on several hosts share. `url`: without `/mcp`. `token`: where its token is: TOKEN,
+    """A server over HTTP that agents on many hosts share. `url`: without `/mcp`. `token`: where its token is: TOKEN,
     the variable; the absolute path of a file; or empty, as it needs none."""
 
     url: str
     token: str = ""
 
 
-def find_server_file(store: str) -> str:
-    return os.path.join(os.path.dirname(store), "server")
-
-
 def read_server(store: str) -> Server | None:
     """The server that `holdlog init --url` has named next to a store, outside of what git tracks."""
-    with suppress(OSError, ValueError), open(find_server_file(store), encoding="utf-8") as file:
+    with suppress(OSError, ValueError), open(f"{os.path.dirname(store)}/{SERVER_FILE}", encoding="utf-8") as file:
         lines = [line for line in file.read(MAX_POINTER_BYTES).splitlines() if line and line[0] != "#"]
         return Server(*lines[:2]) if lines else None
     return None

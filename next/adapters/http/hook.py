@@ -80,32 +80,26 @@ class RemoteWork:
 
     def answer(self) -> Output:
         """Blocks."""
-        call, output = self._call, Output()
+        call, output, begins, ends = self._call, Output(), None, "*"
         match call.event:
             case "pre-edit":
-                output = self._claim()
-                if output.decision != "deny":
-                    lasts = self._caller.lease if call.targets.paths else self._caller.idle_limit
-                    self._hear(Call(self.name, begins=call.id or None, lasts=lasts))
+                output, begins, ends = self._claim(), call.id, ""
+            case "post-edit" | "read":
+                ends = call.id
             case "start":
-                self._hear(Call(self.name, ends="*"))
                 receipt = self._caller.session
                 output = limit(f"holdlog: your agent name is {self.name} and your receipt {receipt}: {HINT}.")
-            case "session-end" if call.resumes:
-                pass
             case "session-end" | "subagent-end":
-                self._release()
-            case "post-edit":
-                self._hear(Call(self.name, ends=call.id or None))
-            case _:
-                if call.event == call.name == "turn-end":  # in the plain form, which names what to release
-                    for resource in self._list_resources():
-                        self._engine.run(Release(self.name, resource), self._caller)
-                self._hear(Call(self.name, ends="*"))
+                if not call.resumes:
+                    self._release()
+                return output
+            case "turn-end" if call.name == call.event:  # in the plain form, which names what to release
+                for resource in self._list_resources():
+                    self._engine.run(Release(self.name, resource), self._caller)
+        lasts = self._caller.lease if call.targets.paths else self._caller.idle_limit
+        if output.decision != "deny":
+            self._engine.run(Call(self.name, None, begins or None, lasts, ends or None), self._caller)
         return output
-
-    def _hear(self, call: Call) -> None:
-        self._engine.run(call, self._caller)
 
     def _claim(self) -> Output:
         resources = self._list_resources()
