@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -96,7 +97,7 @@ def test_edit_of_a_file_that_an_agent_on_another_host_holds_is_denied(team: Team
     assert team.held() == {"src/a.py": name}
     denial = bob.edit("src/a.py")
     assert f"src/a.py is held by {name} since" in denial
-    assert "call claim(" in denial
+    assert re.search(r'call claim\(resource="src/a.py", agent="claude-\w+", wait_seconds=50, receipt="bob"\)', denial)
     assert held(team.second) == {}, "a denied call claims nothing on its own host"
     assert bob.edit("src/b.py") == ""
 

@@ -25,7 +25,7 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.refusals import StoreError
 
-SERVER_FILE: Final = "server"
+SERVER_FILE: Final = "server"  # next to the store
 TOKEN: Final = "HOLDLOG_TOKEN"
 MAX_FOLDERS: Final = 2_000
 """Folders below one that is changed in which worktrees are looked for."""

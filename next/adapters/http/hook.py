@@ -110,7 +110,7 @@ class RemoteWork:
         if result.status != "busy":
             return Output()
         describer = Describer(self.name, self._names.spell)
-        return Output(describer.describe_denial(result, has_server=True), "deny")
+        return Output(describer.describe_denial(result, True, self._caller.session), "deny")
 
     def _list_resources(self) -> list[str]:
         return list(dict.fromkeys(filter(None, map(self._resolve, self._call.targets.paths))))
