@@ -24,8 +24,7 @@ class Describer(NamedTuple):
     spell: Callable[[str], str]
 
     def describe_denial(self, busy: Any, has_server: bool, receipt: str = "") -> str:
-        """Who holds it, since when, for how long, and how to queue for it. `has_server`: the agent has our tools, and
-        passes them its `receipt`, if it has one."""
+        """Who holds it, since when, for how long, and how to queue for it: with our tools, if it `has_server`."""
         resource = self.spell(busy.resource)
         if has_server:
             arguments = f"resource={json.dumps(resource)}, agent={json.dumps(self.name)}, wait_seconds={WAIT}"
