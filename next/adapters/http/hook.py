@@ -58,8 +58,7 @@ class RemoteHooks:
         if not call.command:
             call = call._replace(targets=find_call_targets(call, given))
         work = RemoteWork(self._calls, call, access, options)
-        author: Any = Call(work.name)
-        await self._calls.authenticator.check_author(author, access)
+        await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
         return render(call, await self._calls.in_pool(work.answer))
 
 
