@@ -17,9 +17,9 @@ from holdlog.domain.refusals import HoldlogError
 
 _INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
 """What a scope allows; `admin` allows all."""
-_WIDE: Final = ("list", "status", "events", "release")
+_WIDE: Final = ("list", "status", "events", "log", "release")
 """Operations that may be called without a name: they return rows, or release what the caller holds."""
-ROWS: Final = ("namespaces", "claims", "queues", "agents", "events")
+ROWS: Final = ("namespaces", "claims", "queues", "agents", "events", "entries")
 
 
 class Denied(NamedTuple):
