@@ -1,4 +1,4 @@
-"""Measure: python -m bench values|claims|coroutines|processes|postgres|hooks [--json]
+"""Measure: python -m bench values|claims|coroutines|processes|postgres|http|hooks [--json]
 
 All contestants of a table alternate in one run: compare the ratios, not the times. Nothing else should run meanwhile.
 """
@@ -15,6 +15,7 @@ from typing import Any
 from bench.claims import measure_claims
 from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_block, time_calls
 from bench.hooks import measure_hooks
+from bench.http import measure_http
 from tests.support.proxy import Proxy
 from tests.support.servers import Postgres, create_user
 
@@ -98,6 +99,7 @@ MEASURES = {
     "coroutines": measure_coroutines,
     "processes": measure_processes,
     "postgres": measure_postgres,
+    "http": measure_http,
     "hooks": measure_hooks,
 }
 

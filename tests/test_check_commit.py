@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.support.hosts import commit_policy, git, repository, store_of, write
-from tests.support.programs import run
+from tests.support.programs import HOLDLOG, run
 from tests.test_guard import Sides
 from tests.test_guard import root as root
 from tests.test_guard import sides as sides
@@ -87,6 +87,14 @@ def test_commit_contains_what_the_session_changed_and_nothing_else(sides, root):
         refused = run("commit", "-m", "m", path, cwd=root, env=OF_ONE)
         assert (refused.code, refused.err.count("\n"), problem in refused.err) == (1, 1, True), refused
     assert run("commit", "-m", "m", "src", "--agent", "claude-two", cwd=root).code == 0
+
+
+def test_git_hook_of_a_commit_knows_whose_files_they_are(sides, root):
+    sides.edit("one", "src/a.py", "by one\n")
+    write(root / ".git/hooks/pre-commit", f"#!/bin/sh\n{HOLDLOG} check --staged\n")
+    (root / ".git/hooks/pre-commit").chmod(0o755)
+    done = run("commit", "-m", "m", "--agent", "claude-one", cwd=root)
+    assert (done.code, done.err) == (0, "")
 
 
 def test_failed_commit_leaves_no_new_files_in_the_index(sides, root):

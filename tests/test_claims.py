@@ -236,6 +236,21 @@ def test_wait_that_would_never_end_is_refused_with_its_cycle():
     assert (story.kinds, bool(refusal)) == ([], False)
 
 
+def test_waiter_whose_grant_would_close_a_cycle_goes_on_waiting_when_it_calls_again():
+    story = Story()
+    for agent, resource in (("bob", "b"), ("cleo", "a"), ("dan", "d")):
+        story.claim(agent, resource)
+    story.queue("ann", "b")
+    assert story.queue("ann", "a").ticket == 2
+    story.queue("bob", "a", also=["d"])
+    story.release("cleo", "a")
+    again = story.queue("ann", "a")
+    assert (again.status, again.ticket, story.kinds) == ("busy", 2, [])
+    assert story.claim("ann", "a").status == "deadlock"
+    story.release("ann", "b")
+    assert story.queue("ann", "a").status == "claimed"
+
+
 def test_grant_that_would_close_a_cycle_goes_to_the_next_waiter():
     story = Story()
     story.claim("cleo", "p")

@@ -325,8 +325,8 @@ def test_of_many_files_of_the_agent_a_few_are_named(folder: Path) -> None:
     assert "Restore only your own files: own/0.py" in shown("git reset --hard", [work("a.py")], own, folder)[1]
 
 
-def test_denied_command_over_an_entry_of_the_stash_waits(folder: Path) -> None:
-    assert " Wait until it is committed. " in shown("git stash drop", [work("stash@{0}")], [], folder)[1]
+def test_denied_command_over_an_entry_of_the_stash_leaves_it_to_its_session(folder: Path) -> None:
+    assert " Leave it to that session. " in shown("git stash drop", [work("stash@{0}")], [], folder)[1]
 
 
 def test_denial_without_own_changes_recommends_no_command(folder: Path) -> None:

@@ -121,6 +121,15 @@ def test_call_that_waits_and_a_stream_end_when_the_server_ends(tmp_path: Path) -
     assert server.log[1:] == []
 
 
+def test_conflict_of_a_plain_value_leads_to_its_header(server: HttpServer) -> None:
+    server.request("POST", "/kv/n/k", data="one")
+    response = server.request("POST", "/kv/n/k", data="two", headers={"if-match": '"7"'})
+    hint = 'Merge your change into actual_value and send it with If-Match: "1".'
+    body = response.json()
+    assert (response.status_code, body["actual_version"], body["hint"]) == (412, 1, hint)
+    assert "expected_version" not in body
+
+
 # --- spaces
 
 
@@ -187,6 +196,25 @@ def test_space_has_its_own_request_ids_and_namespaces(guarded: Guarded) -> None:
     rest = guarded.ask(token, "GET", "/v1/values", params={"after_key": "b"}).json()
     assert [row["namespace"] for row in rest["namespaces"]] == ["n"]
     assert guarded.ask(token, "DELETE", "/v1/values/n", params={"deleted_by": "x"}).json()["deleted_keys"] == ["k"]
+
+
+def test_refusals_in_a_space_have_the_namespace_of_the_call(guarded: Guarded) -> None:
+    token = guarded.create("refusals", "write:*", space="refusals")
+    value = {"value": 1, "updated_by": "x", "expected_version": 7}
+    steps = {
+        "operations": [{"op": "set", "namespace": "n", "key": "k", "value": 1, "expected_version": 7}],
+        "updated_by": "x",
+    }
+    refused = [
+        guarded.ask(token, "GET", "/v1/values/n/k"),
+        guarded.ask(token, "PUT", "/v1/values/n/k", json=value),
+        guarded.ask(token, "POST", "/v1/transactions", json=steps),
+    ]
+    assert [(it.json()["status"], it.json()["namespace"]) for it in refused] == [
+        ("not_found", "n"),
+        ("conflict", "n"),
+        ("conflict", "n"),
+    ]
 
 
 def test_many_writes_at_once_do_not_exceed_the_bytes_of_a_space(guarded: Guarded) -> None:

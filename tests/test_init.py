@@ -23,7 +23,7 @@ class Setup:
     def __init__(self, tmp_path, name, *entries, **more):
         self.path = tmp_path / name
         self.target = target(self.path, *entries, **more)
-        self.originals = Originals(str(tmp_path / "init.json"))
+        self.originals = Originals(str(tmp_path))
 
     def change(self, undo=False):
         """Returns whether there was something to do."""

@@ -17,9 +17,9 @@ from holdlog.domain.refusals import HoldlogError
 
 _INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
 """What a scope allows; `admin` allows all."""
-_WIDE: Final = ("list", "status", "events", "release")
+_WIDE: Final = ("list", "status", "events", "log", "release")
 """Operations that may be called without a name: they return rows, or release what the caller holds."""
-ROWS: Final = ("namespaces", "claims", "queues", "agents", "events")
+ROWS: Final = ("namespaces", "claims", "queues", "agents", "events", "entries")
 
 
 class Denied(NamedTuple):
@@ -92,6 +92,10 @@ class Access(NamedTuple):
         rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
         return response | rows
 
+    def remove_space(self, response: Object) -> Object:
+        """The response with the names of namespaces that the caller uses."""
+        return response if self.space is None else _remove(response, f"{self.space}/")
+
     def _sees(self, row: Object) -> bool:
         name = row.get("namespace") or row.get("resource")
         if "thread_id" in row:
@@ -147,9 +151,7 @@ def _respond_in_space(access: Access, operation: Any, caller: Caller, surface: S
         return (yield from surface.respond(operation, caller))
     if not operation.has_spaces or getattr(operation, "guard", None):
         raise DeniedError("a token without a space")
-    label = f"{access.space}/"
-    response = yield from surface.respond(_add(operation, label), caller)
-    return _remove(response, label)
+    return access.remove_space((yield from surface.respond(_add(operation, f"{access.space}/"), caller)))
 
 
 def _add(operation: Any, label: str) -> Any:

@@ -61,7 +61,7 @@ DERIVED: Final = {
         ),
     ),
     "watch": Derived("values", "watch", ("watch campaign budget --since 2 --timeout 30",), ("namespace", "key")),
-    "claims": Derived("claims", "status", ("claims --agent claude",), (), ("resource", "version")),
+    "claims": Derived("claims", "status", ("claims --agent claude", "claims --dirty"), (), ("resource", "version")),
     "claim": Derived(
         "claims", "claim", ("claim src/parser.py --note 'renaming parse()'", "claim custom://merge --wait 30")
     ),

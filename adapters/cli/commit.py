@@ -68,6 +68,7 @@ def run(words: list[str]) -> int:
             works = Works(engine.store, _find_session(engine.store, options), identify_host())
             files = sort_dirty(works, find_names(options), repository)
         paths = _choose(files, options.paths)
+        os.environ["HOLDLOG_AGENT"] = works.who.agent  # for `holdlog check` in a hook of git
         commit = _commit(repository, files, paths, options.message)
     except (_Refusal, GitFailedError) as error:
         sys.stderr.write(escape(getattr(error, "output", "")))

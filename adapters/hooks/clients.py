@@ -6,16 +6,17 @@ import shlex
 import shutil
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.edits import SLASHES, Entry, Target
+from holdlog.adapters.hooks.places import TOKEN, Server
 
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; it ends by itself before."""
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 _MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
-_STARTS: Final = "starts the server"
+_SERVER: Final = "names the server"
 _HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
     *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt", "stop", "subagentStop"),
@@ -24,11 +25,13 @@ _CURSOR_EVENTS: Final = (
 
 
 class Project(NamedTuple):
-    """Where init runs. `root`: of the worktree; `home`: of the user; `command`: starts holdlog."""
+    """Where init runs. `root`: of the worktree; `home`: of the user; `command`: starts holdlog; `server`: used in place
+    of a process for each agent."""
 
     root: str
     home: str
     command: str = "holdlog"
+    server: Server | None = None
 
     def has(self, *names: str) -> bool:
         """Whether one of these is a program, or a file or folder in the project or at home (`~/…`)."""
@@ -56,8 +59,14 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))
 
 
-def _start(project: Project, path: str) -> Target:
-    return Target(path, _STARTS, (Entry(("mcpServers", "holdlog"), {"command": project.command, "args": []}),))
+def _connect(project: Project, path: str, remote: Any, token: str, key: str = "mcpServers", own: Any = None) -> Target:
+    """The file that says how a host starts its `own` server, or reaches the `remote` one. `token`: how it reads it."""
+    server, own = project.server, own or {"command": project.command, "args": []}
+    if server is None:
+        return Target(path, _SERVER, (Entry((key, "holdlog"), own),))
+    headers = {"headers": {"Authorization": f"Bearer {token}"}} if server.token else {}
+    value = {**remote, "url": f"{server.url}/mcp", **headers}
+    return Target(path, _SERVER, (Entry((key, "holdlog"), value, former=own),))
 
 
 def _claude_code(project: Project) -> list[Target]:
@@ -65,19 +74,21 @@ def _claude_code(project: Project) -> list[Target]:
     hooks = _make_hooks(project, f"{_EDITS}|Bash|{_MCP_EDITS}", "Read|")
     settings = f"{project.root}/.claude/settings.local.json"
     return [
-        _start(project, f"{project.root}/.mcp.json"),
+        _connect(project, f"{project.root}/.mcp.json", {"type": "http"}, f"${{{TOKEN}}}"),
         Target(settings, f"allows its tools, {_HOOKS}", (allowed, *hooks)),
     ]
 
 
 def _codex(project: Project) -> list[Target]:
-    command = json.dumps(project.command)  # also a string of TOML
-    block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
+    place, server = f"command = {json.dumps(project.command)}\n", project.server  # also a string of TOML
+    if server is not None:
+        place = f'url = "{server.url}/mcp"\n' + f'bearer_token_env_var = "{TOKEN}"\n' * bool(server.token)
+    block = f"[mcp_servers.holdlog]\n{place}startup_timeout_sec = 30\ntool_timeout_sec = 60\n"
     hooks = _make_hooks(project, f"Bash|apply_patch|{_MCP_EDITS}")
     return [
         Target(
             f"{project.home}/.codex/config.toml",
-            f"{_STARTS}; user-wide: it applies to all your repositories",
+            f"{_SERVER}; user-wide: it applies to all your repositories",
             block=block,
         ),
         Target(f"{project.root}/.codex/hooks.json", _HOOKS, hooks),
@@ -88,19 +99,20 @@ def _cursor(project: Project) -> list[Target]:
     handler = {"command": shlex.join([project.command, "hook"]), "timeout": HOOK_SECONDS}
     hooks = (Entry(("hooks", event), handler, True) for event in _CURSOR_EVENTS)
     return [
-        _start(project, f"{project.root}/.cursor/mcp.json"),
+        _connect(project, f"{project.root}/.cursor/mcp.json", {}, f"${{env:{TOKEN}}}"),
         Target(f"{project.root}/.cursor/hooks.json", _HOOKS, (Entry(("version",), 1), *hooks)),
     ]
 
 
 def _opencode(project: Project) -> list[Target]:
     value = {"type": "local", "command": [project.command], "enabled": True}
+    remote = {"type": "remote", "enabled": True, "oauth": False}
     plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
     block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
     path = f"{project.root}/opencode.json"
     path += "c" * (os.path.exists(f"{path}c") and not os.path.exists(path))  # it reads both names
     return [
-        Target(path, _STARTS, (Entry(("mcp", "holdlog"), value),)),
+        _connect(project, path, remote, f"{{env:{TOKEN}}}", "mcp", value),
         Target(f"{project.root}/.opencode/plugins/holdlog.js", _HOOKS, block=block, comment=SLASHES),
     ]
 

@@ -2,12 +2,14 @@
 nobody could know beforehand. The table `files` keeps what a command found, and what others did to an agent's files."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks import changes
 from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
+from holdlog.adapters.hooks.words import read_options
 from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.location import STORE_FILE, Repository
 from holdlog.adapters.operating_system.workspaces import Workspaces
@@ -15,11 +17,15 @@ from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE
 from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.names import is_of_agent
 
 _NEWS: Final = {
     "changed": "a command of another session changed {}, which you work on; read it again",
     "committed": "a command of another session took {} into a commit",
 }
+_CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
+_VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
+"""Commands that act as an agent; others select by its name."""
 
 
 class ShellCall:
@@ -31,6 +37,25 @@ class ShellCall:
         self._caller = caller
         self._workspaces = workspaces
         self._store = store
+
+    def judge_own(self, commands: Sequence[tuple[str | None, ...]]) -> str | None:
+        """Why commands of holdlog, as of Targets, are denied: they do what only a person may, or act under the name of
+        another agent, as far as their words show. Scripts and variables of the agent's environment are not read, so a
+        host's permissions must do the rest."""
+        name = self._who.agent
+        for agent, *words in commands:
+            options, operands = read_options(words, f"--db {' '.join(_CALLERS)}")
+            verb = operands[0] if operands else None
+            if verb == "init" and not {"--undo", "--url"}.isdisjoint(options):
+                return "holdlog: only a person changes the guard. Ask your user to run this command."
+            if verb == "release" and "--force" in options:
+                remedy = "release your own without --force, or ask your user to run this command"
+                return f"holdlog: only a person ends the claim of another: {remedy}."
+            named = [agent, *(options.get(option) for option in _CALLERS)] if verb in _VERBS else []
+            for other in filter(None, named):
+                if not (is_of_agent(name, other) or is_of_agent(other, name)):
+                    return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."
+        return None
 
     def judge(self, reading: Reading, folder: str) -> Verdict:
         """Judge the git commands that run in the repositories of this store."""

@@ -23,11 +23,12 @@ class Describer(NamedTuple):
     name: str
     spell: Callable[[str], str]
 
-    def describe_denial(self, busy: Any, has_server: bool) -> str:
-        """Who holds it, since when, for how long, and how to queue for it. `has_server`: the agent has our tools."""
+    def describe_denial(self, busy: Any, has_server: bool, receipt: str = "") -> str:
+        """Who holds it, since when, for how long, and how to queue for it: with our tools, if it `has_server`."""
         resource = self.spell(busy.resource)
         if has_server:
             arguments = f"resource={json.dumps(resource)}, agent={json.dumps(self.name)}, wait_seconds={WAIT}"
+            arguments += f", receipt={json.dumps(receipt)}" * bool(receipt)
             remedy = f"call claim({arguments}) of holdlog"
         else:  # with its name, the command acts for this agent, also where it cannot find out who runs it
             path = shlex.quote(f"./{resource}" if resource.startswith("-") else resource)

@@ -22,11 +22,13 @@ _OWN_HOOK: Final = r"(?:^|[\s/'\"\\])holdlog\\?['\"]?,? \\?\"?hook\b"
 
 
 class Entry(NamedTuple):
-    """A value at a path of keys; `is_item`: one of a list, which replaces other hooks of holdlog there."""
+    """A value at a path of keys; `is_item`: one of a list, which replaces other hooks of holdlog there; `former`: what
+    init may have written there before."""
 
     path: tuple[str, ...]
     value: Any
     is_item: bool = False
+    former: Any = None
 
 
 class Target(NamedTuple):
@@ -211,14 +213,15 @@ def _has(tree: Any, entry: Entry) -> bool:
 
 
 def _is_own(value: Any, entry: Entry) -> bool:
-    """Whether a value is that of init, perhaps with another path of holdlog."""
+    """Whether a value is that of init, perhaps with another path of holdlog, or another server."""
     if is_own_hook(entry.value):
         return is_own_hook(value)
-    return _shorten(value) == _shorten(entry.value)
+    return _shorten(value) in (_shorten(entry.value), _shorten(entry.former))
 
 
 def _shorten(value: Any) -> str:
-    return re.sub(r'"[^"]*/holdlog"', '"holdlog"', json.dumps(value))
+    text = re.sub(r', "headers": {"Authorization": "Bearer \$?{(?:env:)?HOLDLOG_TOKEN}"}', "", json.dumps(value))
+    return re.sub(r'"https?://[^"]*/mcp"', '"/mcp"', re.sub(r'"[^"]*/holdlog"', '"holdlog"', text))
 
 
 def _put(tree: dict[str, Any], entry: Entry) -> None:
@@ -292,12 +295,12 @@ def _mark(target: Target) -> str:
 
 
 class Originals:
-    """The texts of files before init changed them, in a private file next to the store."""
+    """The texts of files before init changed them, in a private file in the folder of the store."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, folder: str) -> None:
+        self.folder, self._path = folder, os.path.join(folder, "init.json")
         self.texts: dict[str, str | None] = {}
-        with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        with suppress(OSError, ValueError), open(self._path, encoding="utf-8") as file:
             self.texts = dict(json.load(file))
 
     def note(self, edit: Edit) -> None:

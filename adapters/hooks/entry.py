@@ -24,7 +24,7 @@ from holdlog.adapters.hooks.calls import (
     read_json,
     render,
 )
-from holdlog.adapters.hooks.places import Place, Places
+from holdlog.adapters.hooks.places import Place, Places, Server, read_server
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, show
 
 if TYPE_CHECKING:
@@ -162,6 +162,8 @@ class Hook:
             for other in others if is_own else ():
                 work.note_place(other)
             output = work.answer()
+            if output.decision != "deny" and (server := read_server(place.store)) is not None:
+                output = self._ask(server, work, output)
         except Exception as error:
             if is_own and not others:
                 raise
@@ -172,6 +174,18 @@ class Hook:
             return output
         folder = show(os.path.relpath(place.root, self._call.folder)[:MAX_SHOWN])  # the agent works elsewhere
         return merge(output, Output(f"The repository in {folder} has its own store: run holdlog there."))
+
+    def _ask(self, server: Server, work: "Work", output: Output) -> Output:
+        """Ask the server of a repository about a call that the store of this host allows."""
+        from holdlog.adapters.hooks.remote import ask  # slow to import, and most repositories name no server
+
+        try:
+            remote = ask(server, work)
+        except Exception as error:
+            return merge(output, self._warn(self._report(error), " against agents on other hosts"))
+        if remote.decision == "deny":
+            work.release()
+        return merge(remote, output)
 
     # --- failures
 
@@ -188,12 +202,12 @@ class Hook:
             sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
         return text
 
-    def _warn(self, problem: str) -> Output:
+    def _warn(self, problem: str, against: str = "") -> Output:
         """Tell the agent that hooks do not guard it: few hosts show standard error."""
         if self._call is not None and self._call.event == "start":
-            return Output(f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
+            return Output(f"holdlog: your edits are not guarded{against}, and you do not see what they hold: {problem}")
         if self._call is not None and self._call.event == "pre-edit":
-            return Output(f"holdlog: {problem}; this call is not guarded.")
+            return Output(f"holdlog: {problem}; this call is not guarded{against}.")
         return Output()
 
 

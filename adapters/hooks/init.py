@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ from holdlog.adapters.hooks.edits import (
     read_text,
     write,
 )
+from holdlog.adapters.hooks.places import SERVER_FILE, TOKEN, Server, read_server
+from holdlog.adapters.hooks.remote import post
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     find_main,
@@ -33,19 +36,19 @@ from holdlog.adapters.operating_system.location import (
     find_store,
     list_linked,
     prepare_folder,
+    read_variable,
 )
 from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 NEW_WORKTREE: Final = "init --new-worktree"
 """What git's post-checkout hook runs."""
-ORIGINALS: Final = "init.json"
-"""Next to the store."""
 START_SECONDS: Final = 30.0
 """Hosts give a server 10 to 30 s to start."""
 _EXAMPLES: Final = (
     "init                                     the hosts that are used here, after a question",
     "init --client claude-code --yes          Claude Code, without one",
+    "init --url https://holdlog.example       agents on several hosts, with one server",
     "init --undo                              remove what init added",
 )
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
@@ -71,7 +74,9 @@ def run(words: list[str]) -> int:
     """0: done; 1: a file is left as it is, or a server does not start; 2: bad arguments."""
     options = _build_parser().parse_args(words)
     project, store = find_project()
-    originals = Originals(os.path.join(os.path.dirname(store), ORIGINALS))
+    if options.url is not None:
+        project = project._replace(server=_name_server(options))
+    originals = Originals(os.path.dirname(store))
     if options.new_worktree:
         return _set_up_worktree(project, originals)
     names = list(dict.fromkeys(options.client or _find_clients(project, options)))
@@ -104,7 +109,7 @@ def find_project() -> tuple[Project, str]:
     store = find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
     if os.path.dirname(store) == os.path.realpath(find_state_folder(os.environ)):
         store = os.path.join(root, OUR_FOLDER, os.path.basename(store))
-    return Project(root, os.path.expanduser("~"), command), store
+    return Project(root, os.path.expanduser("~"), command, read_server(store)), store
 
 
 Finding = tuple[str, str, str]
@@ -158,7 +163,14 @@ def _find_problem(target: Target) -> str | None:
 
 
 def start_server(project: Project) -> tuple[str, bool]:
-    """Start the server as hosts do, ask for its tools, and end it. Returns a line, and whether it starts."""
+    """Start the server as hosts do, ask for its tools, and end it; or ask the one that hooks use over HTTP. Returns a
+    line, and whether it starts or responds."""
+    if project.server is not None:
+        try:
+            post(project.server, "prompt", "holdlog-init", "init")
+        except HoldlogError as error:
+            return str(error), False
+        return f"the server at {project.server.url} responds", True
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
@@ -180,6 +192,19 @@ def start_server(project: Project) -> tuple[str, bool]:
     return f"the server does not start ({program}): {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
 
 
+def _name_server(options: Namespace) -> Server:
+    """The server of --url. Raises InvalidError."""
+    if not re.fullmatch(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d+)?(/[\w./~-]*)?", options.url, re.ASCII):
+        raise InvalidError("--url: must be the address of a server, such as http://127.0.0.1:8420")
+    url = re.sub(r"/*(?:mcp|hook)?/*$", "", options.url)
+    if options.token_file is None:
+        return Server(url, TOKEN * bool(read_variable("token")))
+    path = os.path.realpath(os.path.expanduser(options.token_file))
+    if os.stat(path).st_mode & 0o077:
+        raise InvalidError(f"--token-file: other users can read it; run: chmod 600 {shlex.quote(path)}")
+    return Server(url, path)
+
+
 # --- plan
 
 
@@ -190,6 +215,8 @@ def _build_parser() -> Parser:
     )
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--undo", action="store_true", help="remove what init added")
+    parser.add_argument("--url", help=f"use this server over HTTP, with the token in {TOKEN}, for agents on many hosts")
+    parser.add_argument("--token-file", metavar="FILE", help="with --url: hooks read the token from this file")
     parser.add_argument("--git-hook", action="store_true", help="also check claims before each git commit")
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks")
     parser.add_argument("--new-worktree", action="store_true", help="for git's post-checkout hook")
@@ -229,7 +256,10 @@ def _plan(project: Project, names: Sequence[str], originals: Originals, options:
         _add(exclude, planned, originals, options, undo=not exclude.block)
     others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
     if options.undo and any(_is_used((project.root, it)) for it in others):
-        return planned  # they need the hooks of git
+        return planned  # they need the server and the hooks of git
+    if project.server is not None:
+        target = Target(f"{originals.folder}/{SERVER_FILE}", "names the server", block="\n".join(project.server))
+        _add(target, planned, originals, options)
     for target in _list_git_hooks(project, planned, options):
         _add(target, planned, originals, options)
     return planned

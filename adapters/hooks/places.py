@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import (
+    MAX_POINTER_BYTES,
     OUR_FOLDER,
     STORE_FILE,
     find_home,
@@ -24,6 +25,8 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.refusals import StoreError
 
+SERVER_FILE: Final = "server"  # next to the store
+TOKEN: Final = "HOLDLOG_TOKEN"
 MAX_FOLDERS: Final = 2_000
 """Folders below one that is changed in which worktrees are looked for."""
 
@@ -33,6 +36,22 @@ class Place(NamedTuple):
 
     store: str
     root: str
+
+
+class Server(NamedTuple):
+    """A server over HTTP that agents on many hosts share. `url`: without `/mcp`. `token`: where its token is: TOKEN,
+    the variable; the absolute path of a file; or empty, as it needs none."""
+
+    url: str
+    token: str = ""
+
+
+def read_server(store: str) -> Server | None:
+    """The server that `holdlog init --url` has named next to a store, outside of what git tracks."""
+    with suppress(OSError, ValueError), open(f"{os.path.dirname(store)}/{SERVER_FILE}", encoding="utf-8") as file:
+        lines = [line for line in file.read(MAX_POINTER_BYTES).splitlines() if line and line[0] != "#"]
+        return Server(*lines[:2]) if lines else None
+    return None
 
 
 class Places:

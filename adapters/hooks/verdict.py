@@ -56,7 +56,7 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], fo
 def _list_remedies(action: GitAction, own: str) -> list[str]:
     """What the agent can do instead, the best first; the last one is short. `own`: its files, listed."""
     if not action.name.startswith(_LIMITABLE) or action.stash:
-        return ["Wait until it is committed."]
+        return ["Leave it to that session." if action.stash else "Wait until it is committed."]
     if action.tree and not action.pathspecs:
         return [_SEPARATE]
     if not own:

@@ -33,7 +33,6 @@ from holdlog.adapters.hooks.files import (
     find_settings,
     list_uncommitted,
 )
-from holdlog.adapters.hooks.own import judge_own
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
@@ -93,8 +92,12 @@ class Work:
         self._claimed: list[str] = []
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
+        self.released: list[str] = []
+        """What the end of a turn has released."""
+        self.former_name = ""
+        """The agent's name before this call, if it has another one since."""
         self._losses: list[Lost] = []
-        self._held: tuple[Claim, ...] = ()
+        self.held: tuple[Claim, ...] = ()
         """What the agent and its sub-agents hold."""
         self._waiting: tuple[Claim, ...] = ()
         """The tickets of those that wait for it."""
@@ -153,8 +156,8 @@ class Work:
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
-        reason = judge_own(call.targets.own, self.name) or self._find_human() or self._guard() or self._claim()
-        lost = "; ".join(self._describer.describe_losses(self._losses, self._held))
+        reason = self._find_human() or self._guard() or self._claim()
+        lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
         settings = find_settings([file.path for file in self.files])
@@ -188,11 +191,11 @@ class Work:
             self._note_call(batch, ends="*")
         describer, is_start = self._describer, self.call.event == "start"
         parts = [f"your agent name is {self.name}; hooks claim the files that you edit"] if is_start else []
-        parts += describer.describe_losses(self._losses, self._held)
+        parts += describer.describe_losses(self._losses, self.held)
         if self._waiting:
             parts.append(f"waiting for you: {describer.describe_waiting(self._waiting)}")
-        if self._held:
-            parts.append(f"you hold {describer.list(sorted({it.resource for it in self._held}))}")
+        if self.held:
+            parts.append(f"you hold {describer.list(sorted({it.resource for it in self.held}))}")
         if is_start and (notice := read_policy(self.place.root).notice) is not None:
             parts.append(f"{notice} (holdlog doctor shows why)")
         return limit(f"holdlog: {'; '.join(parts)}." if parts and self.call.reaches_agent else "")
@@ -201,13 +204,14 @@ class Work:
         """Release what the agent has claimed and not changed, or what git has committed since."""
         with self._transact() as batch:
             self._note_call(batch, ends="*")
-            held = {it.key for it in self._held if it.who == self.who}
+            held = {it.key for it in self.held if it.who == self.who}
             rows = [Known(*row) for row in self._execute(sql.MADE, self._key)]
             rows = [row for row in rows if (row.resource, row.made) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
         changed = [row for row in rows if outcomes[row.resource] != "released"]
         kept = list_uncommitted(self.place.root, [row.path for row in changed])
         released = [row for row in rows if not (row in changed and row.path in kept)]
+        self.released = [row.resource for row in released]
         if released:
             with self._transact(claims="all") as batch:
                 for row in released:
@@ -228,7 +232,7 @@ class Work:
         with self._transact(claims="all") as batch:
             names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
             self._note_call(batch, ends="*", is_kept=False)
-            held = [it for it in self._held if is_session or it.who == self.who]
+            held = [it for it in self.held if is_session or it.who == self.who]
             for claim in held:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
@@ -367,6 +371,7 @@ class Work:
         self._row = before._replace(name=name)
         if before.name == name:
             return
+        self.former_name = before.name
         own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
         below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
         with self._transact(claims="all") as batch:
@@ -409,13 +414,13 @@ class Work:
         if not board.is_quiet:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
-        self._held = tuple(
+        self.held = tuple(
             claim
             for claim in board.list_grants(*{claim.resource for claim in board.claims.values()})
             if claim.who[1:] == own[1:] and (claim.who == own or claim.who.agent.startswith(family))
         )
-        resources = tuple(claim.resource for claim in self._held)
-        waiters = board.list_waiters() if self._held else ()
+        resources = tuple(claim.resource for claim in self.held)
+        waiters = board.list_waiters() if self.held else ()
         self._waiting = tuple(it for it in waiters if it.who != own and wants(it, resources))
 
     def _find_announcement(self) -> str | None:
@@ -490,7 +495,9 @@ class Work:
         return None
 
     def _guard(self) -> str | None:
-        """Why a shell command is denied, because of its git commands. Notes what it finds otherwise."""
+        """Why a shell command is denied, because of its commands of holdlog or git. Notes what it finds otherwise."""
+        if self.call.targets.own and (denial := self._shell().judge_own(self.call.targets.own)):
+            return str(denial)
         if self.call.reading is None:
             return None
         denial, warnings = self._shell().judge(self.call.reading, self.call.folder)

@@ -1,7 +1,12 @@
-"""The application over HTTP: all its routes, and those for the programs that watch a server."""
+"""The application over HTTP: all its routes, the page for people, and those for the programs that watch a server."""
 
+import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -55,7 +60,35 @@ def list_routes(calls: Calls) -> list[BaseRoute]:
         *list_event_routes(calls),
         *RemoteHooks(calls).list_routes(),
         *list_probes(calls),
+        make_page(),
     ]
+
+
+_INLINE: Final = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
+
+
+def make_page() -> Route:
+    """The page. The browser runs only its one script, which connects only to this server and cannot parse HTML."""
+    text = Path(__file__).with_name("page.html").read_text("utf-8")
+    digests = {kind: b64encode(sha256(part.encode()).digest()).decode() for kind, part in _INLINE.findall(text)}
+    policy = (
+        "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors"
+        f" 'none'; script-src 'sha256-{digests['script']}'; style-src 'sha256-{digests['style']}';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    headers = {
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "no-cache",
+    }
+
+    async def show(request: Request) -> Response:
+        return Response(text, headers=headers, media_type="text/html")
+
+    return Route("/", show)
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

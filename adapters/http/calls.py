@@ -176,7 +176,7 @@ class Calls(AsyncSteps):
             with self.metrics.waiters.track_inprogress() if find_wait(operation) else nullcontext():
                 response = await self.carry_out(operation, caller, access, surface)
         except HoldlogError as refusal:
-            response = surface.name(refusal_to_object(refusal))
+            response = access.remove_space(surface.name(refusal_to_object(refusal)))
         except Exception:
             LOG.exception("a call failed")
             response = BUG

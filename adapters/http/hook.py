@@ -12,12 +12,13 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.engine.conversations import name_session, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
-from holdlog.adapters.http.calls import LOG, SAFE, Calls, fail
+from holdlog.adapters.http.calls import BUG, LOG, SAFE, Calls, fail
 from holdlog.adapters.http.calls import render as render_object
 from holdlog.adapters.http.routes import parse_json, read_query
 from holdlog.adapters.operations.json import refusal_to_object, to_text
 from holdlog.domain.claims.commands import Acquire, Call, Release
 from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.names import check_agent
 from holdlog.domain.refusals import HoldlogError, InvalidError
 from holdlog.domain.state import Reads
 
@@ -25,7 +26,7 @@ HINT: Final = "pass them to the tools of holdlog as agent and receipt"
 
 
 class RemoteHooks:
-    """Whatever fails behind the check of the call lets the host go on."""
+    """Whatever fails is an error status, which lets the host go on and shows it that the edit is not guarded."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -35,68 +36,83 @@ class RemoteHooks:
 
     async def _respond(self, request: Request) -> Response:
         """`root` in the query: the folder of the worktree on the caller's machine; else the one where the agent works
-        is taken for it. `event`: for hosts whose JSON names none."""
+        is taken for it. `event`: for hosts whose JSON names none. `agent`: its name, if it has one already."""
         access: Access = request.scope["access"]
         try:
             access.require_store("claim")
-            options = read_query(request, None, ("event", "root"))
-            given = parse_json(await request.body())
-            call = parse(given, options.get("event"))
-            if call is not None and call.event == "pre-edit" and not call.command:
-                call = call._replace(targets=find_call_targets(call, given))
+            options = read_query(request, None, ("event", "root", "agent"))
+            output = await self._answer(parse_json(await request.body()), options, access)
         except InputError as error:
             return fail(400, str(error))
         except HoldlogError as refusal:
             return render_object(refusal_to_object(refusal))
-        output: dict[str, Any] = {}
-        try:
-            if call is not None:
-                work = RemoteWork(self._calls, call, access, options.get("root") or call.folder)
-                output = render(call, await self._calls.in_pool(work.answer))
         except Exception:
             LOG.exception("a hook failed; the edit is not guarded")
+            return render_object(BUG, 500)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
+
+    async def _answer(self, given: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
+        call = parse(given, options.get("event"))
+        if call is None:
+            return {}
+        if not call.command:
+            call = call._replace(targets=find_call_targets(call, given))
+        work = RemoteWork(self._calls, call, access, options)
+        await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
+        return render(call, await self._calls.in_pool(work.answer))
 
 
 class RemoteWork:
     """What a call of a hook does. Its conversation is the session, whose id is also the receipt of the agent."""
 
-    def __init__(self, calls: Calls, call: HookCall, access: Access, root: str) -> None:
+    def __init__(self, calls: Calls, call: HookCall, access: Access, options: dict[str, str]) -> None:
+        """Raises InvalidError."""
         self._engine, self._names, self._call = calls.engine, calls.names, call
-        self._root = os.path.abspath(root)
-        self._name = f"{call.client}-{shorten_id(call.session)}"
-        if call.agent:
-            self._name += f"/{shorten_id(call.agent)}"
+        self._root = os.path.abspath(options.get("root") or call.folder)
+        name = f"{call.client}-{shorten_id(call.session)}" + (f"/{shorten_id(call.agent)}" if call.agent else "")
+        try:
+            self.name = check_agent(options.get("agent", name))
+        except ValueError as error:
+            raise InvalidError(f"agent: {error}") from None
         lease = round(calls.limits.lease_seconds * SECOND)
         self._caller = Caller(name_session(call.session), access.principal, lease=lease, is_shared=True)
 
     def answer(self) -> Output:
         """Blocks."""
-        match self._call.event:
-            case "pre-edit" if self._call.targets.paths:
-                return self._claim()
+        call, output, begins, ends = self._call, Output(), None, "*"
+        match call.event:
+            case "pre-edit":
+                output, begins, ends = self._claim(), call.id, ""
+            case "post-edit" | "read":
+                ends = call.id
             case "start":
-                self._engine.run(Call(self._name), self._caller)
                 receipt = self._caller.session
-                return limit(f"holdlog: your agent name is {self._name} and your receipt {receipt}: {HINT}.")
-            case "session-end" if self._call.resumes:
-                return Output()
+                output = limit(f"holdlog: your agent name is {self.name} and your receipt {receipt}: {HINT}.")
             case "session-end" | "subagent-end":
-                self._release()
-            case _:
-                self._engine.run(Call(self._name), self._caller)
-        return Output()
+                if not call.resumes:
+                    self._release()
+                return output
+            case "turn-end" if call.name == call.event:  # in the plain form, which names what to release
+                for resource in self._list_resources():
+                    self._engine.run(Release(self.name, resource), self._caller)
+        lasts = self._caller.lease if call.targets.paths else self._caller.idle_limit
+        if output.decision != "deny":
+            self._engine.run(Call(self.name, None, begins or None, lasts, ends or None), self._caller)
+        return output
 
     def _claim(self) -> Output:
-        resources = list(dict.fromkeys(filter(None, map(self._resolve, self._call.targets.paths))))
+        resources = self._list_resources()
         if not resources:
             return Output()
         first, *rest = resources
-        result = self._engine.run(Acquire(first, self._name, also=rest or None), self._caller)
+        result = self._engine.run(Acquire(first, self.name, also=rest or None), self._caller)
         if result.status != "busy":
             return Output()
-        describer = Describer(self._name, self._names.spell)
-        return Output(describer.describe_denial(result, has_server=True), "deny")
+        describer = Describer(self.name, self._names.spell)
+        return Output(describer.describe_denial(result, True, self._caller.session), "deny")
+
+    def _list_resources(self) -> list[str]:
+        return list(dict.fromkeys(filter(None, map(self._resolve, self._call.targets.paths))))
 
     def _resolve(self, path: str) -> str | None:
         """The resource of a file, None outside the worktree."""
@@ -109,11 +125,10 @@ class RemoteWork:
             raise InvalidError(f"{error}") from None
 
     def _release(self) -> None:
-        """All that the agent holds, or all agents of the conversation."""
+        """All that the agent and its sub-agents hold, or all agents of the conversation."""
         with self._engine.write_alone([(Reads(claims="all"), self._caller)]) as batch:
-            names = {self._name}
-            if self._call.event == "session-end":
-                holder = (self._caller.session, self._caller.principal)
-                names |= {it.who.agent for it in batch.state.board.claims.values() if it.who[1:] == holder}
+            holder, is_session = (self._caller.session, self._caller.principal), self._call.event == "session-end"
+            names = {it.who.agent for it in batch.state.board.claims.values() if it.who[1:] == holder}
+            names = {self.name, *(it for it in names if is_session or it.startswith(f"{self.name}/"))}
             for name in sorted(names):
                 self._engine.decide(Release(name), self._caller, batch)

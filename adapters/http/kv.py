@@ -12,7 +12,7 @@ from starlette.routing import Route
 from holdlog.adapters.auth.quota import PREFIX
 from holdlog.adapters.http.calls import SAFE, Calls, fail, render
 from holdlog.adapters.http.routes import RawRoute, name_caller, parse_json, read_query
-from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.base import Command, Operation
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.kv import DEFAULT_TTL
 from holdlog.adapters.operations.tokens import TokenCreate
@@ -96,7 +96,7 @@ class EchoValue:
         return _explain(response)
 
     async def _call(self, request: Request, kind: type[Operation], arguments: Object) -> Object:
-        caller = name_caller(self._calls, request)
+        caller = name_caller(self._calls, request) if issubclass(kind, Command) else Caller()
         return await self._calls.respond(kind, arguments, caller, request.scope["access"])
 
     async def _respond_token(self, request: Request) -> Response:
@@ -170,5 +170,9 @@ def _explain(response: Object) -> Response:
             return Response("OK", headers=SAFE | {"etag": f'"{response["version"]}"'}, media_type="text/plain")
         case "not_found":
             return Response("Key Not Found", 404, SAFE, "text/plain")
-        case status:
-            return render(response, 412 if status == "conflict" else None)
+        case "conflict":
+            hint = f'Merge your change into actual_value and send it with If-Match: "{response["actual_version"]}".'
+            del response["expected_version"]  # it may be NEVER
+            return render(response | {"hint": hint}, 412)
+        case _:
+            return render(response)

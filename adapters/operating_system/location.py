@@ -190,10 +190,10 @@ def read_pointer(entry: str) -> str:
     return os.fsdecode(content).rstrip("\r\n")
 
 
-def read_variable(setting: str) -> str | None:
-    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names. Raises InvalidError."""
+def read_variable(setting: str, path: str | None = None) -> str | None:
+    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names, else of `path`. Raises InvalidError."""
     name = f"HOLDLOG_{setting.upper()}"
-    path = os.environ.get(f"{name}_FILE")
+    path = os.environ.get(f"{name}_FILE") or path
     if not path or os.environ.get(name):
         return os.environ.get(name) or ("" if setting == "tool_prefix" and name in os.environ else None)
     try:

@@ -166,7 +166,7 @@ class Diagnose(Task, name="doctor", group="audit", scope="admin"):
             if isinstance(result, Damaged):
                 findings.append(Finding("views" if result.part == "views" else "log", "bad", result.problem))
             else:
-                findings.append(Finding("log", "ok", f"{result.position} events verify, and so do the views"))
+                findings.append(Finding("log", "ok", f"verifies up to position {result.position}, and so do the views"))
         except HoldlogError as error:  # it cannot be read
             findings.append(Finding("pages", "bad", str(error)))
         return Diagnosis(all(finding.level == "ok" for finding in findings), findings)

@@ -145,7 +145,7 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
         return position, bytes(rows[0][0])
 
 
-class Log(Choice, name="log"):
+class Log(Choice, name="log", route="GET /log"):
     """List the events of a range, the oldest first; with refusals, refused commands among them, without values. A store
     keeps the last 10,000 refusals, which a process records with its next write."""
 

@@ -43,10 +43,12 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
         ticket = _find_ticket(request, board)
     if board.claims and _holds_all(request, board):
         return board.events, _renew(command, request, board)
-    if board.claims and not board.is_free(request):
-        return board.events, _queue_or_refuse(command, request, ticket, board)
-    if board.claims and (cycle := find_cycle_of_grant(request, ticket, board)):
+    is_free = not board.claims or board.is_free(request)
+    cycle = find_cycle_of_grant(request, ticket, board) if board.claims and is_free else []
+    if cycle and not (ticket is not None and command.wait_seconds):
         return board.events, Deadlock(command.resource, cycle)
+    if cycle or not is_free:  # a waiter goes on waiting, as the cycle may open
+        return board.events, _queue_or_refuse(command, request, ticket, board)
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
         board.enter(who)

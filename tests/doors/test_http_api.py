@@ -252,7 +252,6 @@ def test_openapi_describes_the_routes(ask):
     assert any(path.endswith("/events") for path in document["paths"])
 
 
-@pytest.mark.xfail(strict=True, reason="the page is not served yet")
 def test_page_loads_nothing_from_elsewhere(ask):
     page = ask("GET", "/")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")

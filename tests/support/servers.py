@@ -1,6 +1,7 @@
 """Real PostgreSQL and NATS servers, from the wheels of the development group. Each listens on one free port."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -118,6 +119,8 @@ class Postgres(Server):
         assert spec.submodule_search_locations
         programs = max(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin"), key=str)
         data = self.folder / "data"
+        if self.user is not None and any(not it.stat().st_mode & 0o001 for it in programs.parents):  # below /root
+            programs = Path(shutil.copytree(programs.parent, self.folder / "programs", dirs_exist_ok=True), "bin")
         if not data.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.user is not None:

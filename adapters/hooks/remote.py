@@ -1,0 +1,66 @@
+"""Asks a server whose agents on other hosts hold a file. The store of this host says everything else, as git commands,
+reads and policies concern the worktrees of this host alone."""
+
+import http.client
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from holdlog.adapters.hooks.calls import Output
+from holdlog.adapters.hooks.places import TOKEN, Server
+from holdlog.adapters.operating_system.files import show
+from holdlog.adapters.operating_system.location import read_variable
+from holdlog.domain.refusals import StoreError
+
+SECONDS: Final = 1.5
+"""For the connection, and again for the response: a hook ends after 4 s."""
+MAX_BYTES: Final = 4_096  # of a response
+
+
+def ask(server: Server, work: Any) -> Output:
+    """Pass on what a call does, as of Work, in the plain form of a hook. Claims files by their paths from the root of
+    the main worktree, which are the same in each clone; those of a linked worktree, which is a copy of its own, belong
+    to this host alone. Raises StoreError."""
+    event, session = work.call.event, work.caller.session
+    if work.former_name:
+        post(server, "subagent-end", session, work.former_name)
+    blocked = [file.resource for file in work.files if file.mode == "block"]
+    resources = blocked if event == "pre-edit" else work.released
+    paths = [f"/{it}" for it in resources if "://" not in it and it[0] != "/"]
+    is_news = event in ("start", "session-end") or (event == "subagent-end" and work.call.agent)
+    if is_news or (event != "read" and (paths or work.held)):
+        return post(server, event, session, work.name, paths, work.call.id)
+    return Output()
+
+
+def post(server: Server, event: str, session: str, agent: str, paths: Sequence[str] = (), call: str = "") -> Output:
+    """Make a call of `POST /hook`. Raises StoreError, which has no text of the server."""
+    given = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
+    response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(given).encode())
+    try:
+        output = json.loads(response)
+        text = show(str(output.get("reason") or output.get("context") or ""))
+        return Output(text, "deny" if output.get("decision") == "deny" else "")
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise StoreError(f"{server.url} is no server of holdlog") from None
+
+
+def _request(server: Server, query: str, body: bytes) -> bytes:
+    token = read_variable("token", server.token if server.token != TOKEN else None)
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    parts = urlsplit(server.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        with closing(kind(parts.hostname or "", parts.port, timeout=SECONDS)) as connection:
+            connection.request("POST", f"{quote(parts.path)}/hook?{query}", body, headers)
+            response = connection.getresponse()
+            output = response.read(MAX_BYTES)
+    except (OSError, ValueError, OverflowError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__  # its text may have the token
+        raise StoreError(f"the server at {server.url} cannot be reached ({why})") from None
+    if response.status == http.client.OK:
+        return output
+    hint = f"; is its token in {TOKEN}?" if response.status in (401, 403) else ""
+    raise StoreError(f"the server at {server.url} responded with status {response.status}{hint}")
