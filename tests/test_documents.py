@@ -54,7 +54,9 @@ def list_commands(page: Path) -> list[str]:
     text = page.read_text()
     lines = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
     lines += re.findall(r"^    (holdlog .*)$", text, re.MULTILINE)
-    shown = [line for line in lines if line.startswith("holdlog ")] + re.findall(r"`(holdlog [^`\n]+)`", text)
+    shown = [line.partition(" > ")[0] for line in lines if line.startswith("holdlog ")] + re.findall(
+        r"`(holdlog [^`\n]+)`", text
+    )
     filled = [WORDS.sub(lambda word: "codex" if word[0] == "NAME" else "1", OPTIONAL.sub("", line)) for line in shown]
     return [f"{line} --help" if line.count(" ") == 1 else line for line in filled if not line.startswith(HOOK)]
 
