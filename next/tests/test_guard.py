@@ -195,13 +195,12 @@ def test_agent_and_its_sub_agents_are_one_party_but_for_what_these_hold(sides):
     assert "src/b.py" in sides.denied("two", "git stash")
 
 
-def test_worktree_and_branch_of_a_live_session_are_not_removed(sides, root, tmp_path):
+def test_worktree_of_a_live_session_is_not_removed(sides, root, tmp_path):
     tree = tmp_path / "tree"
     git(root, "worktree", "add", "-q", "-b", "topic", str(tree))
     removing = [
         "git worktree remove --force ../tree",
         "git worktree remove tree",
-        "git branch -D topic",
         "rm -rf ../tree",
     ]
     assert [it for it in removing if sides.guard("two", it) != Verdict()] == []
@@ -246,14 +245,18 @@ def test_git_that_cannot_be_asked_leaves_the_command_unguarded_and_says_so(sides
     assert (denial, "this git command is not guarded" in warning) == ("", True)
 
 
-def test_submodule_is_reached_by_foreach_and_by_a_forced_update(sides, root, tmp_path):
-    library = repository(tmp_path / "library", has_store=False)
-    subprocess.run(
-        ["git", "-c", "protocol.file.allow=always", "submodule", "-q", "add", library, "lib"], cwd=root, check=True
-    )
-    reading = read_call(read_shell("git submodule foreach 'rm own.py; git stash'", str(root)))
-    assert f"{root}/lib/own.py" in reading.targets.paths
-    assert [it.folder for it in reading.actions if it.name == "git stash"] == [f"{root}/lib"]
+def test_cleaning_by_force_removes_no_worktree_in_which_another_session_works(sides, root):
+    write(root / ".git/info/exclude", ".claude/\n")
+    inside = [(".claude/worktrees/x", "git clean -ffdx"), ("trees/y", "git clean -ffd"), ("trees/y", "git clean -ff trees")]
+    for number, (name, _) in enumerate(inside[:2]):
+        git(root, "worktree", "add", "-q", "-b", f"topic-{number}", name)
+    assert [it for _, it in inside if sides.guard("two", it) != Verdict()] == []
+    for name, command in inside:
+        sides.edit("one", "src/b.py", "x = 3\n", folder=root / name)
+        assert f"work of another session: {name} (claude-one" in sides.denied("two", command)
+        assert sides.denied("one", command) == ""
+    assert sides.denied("two", "git clean -ffd src") == sides.denied("two", "git clean -fdx trees") == ""
+    assert sides.denied("two", "git clean -ffd -e trees") == sides.denied("two", "git clean -ff") == ""
 
 
 def test_paths_that_git_commands_name_are_targets(root):

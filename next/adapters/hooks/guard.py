@@ -2,7 +2,6 @@
 the store whose the files are, and the policy what follows."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -22,15 +21,13 @@ from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
 from holdlog.adapters.hooks.tools import Targets
 from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
-from holdlog.adapters.operating_system.location import Repository, find_main, find_top, list_linked
+from holdlog.adapters.operating_system.location import Repository, find_main, list_linked
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy
 from holdlog.domain.claims.holder import Who
 
 MAX_OWN: Final = 1_000
 """Files that remain for a command: no text names so many."""
-MAX_INNER: Final = 100
-"""Submodules, or repositories in untracked folders."""
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file of a host."""
 GUARDS: Final = (
@@ -74,9 +71,7 @@ FindSource = Callable[[Repository], Source | None]
 
 
 def read_call(targets: Targets) -> Reading:
-    """Read the git commands of a call of a shell. What they name is guarded like the
-    targets of any other write."""
-    targets = _add_foreach(targets)
+    """Read the git commands of a call of a shell. What they name is guarded like the targets of any other write."""
     settings = cache(_read_settings)
     given, actions, problem = dict[str, str](), list[GitAction](), ""
     for command in targets.git:
@@ -99,15 +94,12 @@ def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Ver
     """Judge the git commands of a call. `folder`: where its agent works. If git cannot be asked, the call is not
     guarded, and a warning says so, unless something else denies it."""
     warnings, problem, pushed = list[str](), reading.problem, 0
-    due = list(reading.actions)
     find = cache(locate)
-    while due:
-        action = due.pop(0)
+    for action in reading.actions:
         try:
             repository = find(action.folder, action.options)
             if repository is None:
                 continue  # git refuses
-            due = [*_list_inner(action, repository), *due]
             source = find_source(repository)
             if source is None:
                 continue
@@ -148,9 +140,6 @@ class _Examination:
         if action.worktree:
             root = self._find_root(action.worktree)
             return None if root is None else judge(action, self._list_works_in(root, root), (), self._folder)
-        if action.branch:
-            root = self._find_checkout(action.branch)
-            return None if root is None else judge(action, self._list_works_in(root, action.branch), (), self._folder)
         if not action.kinds:
             return None
         others, own = self._sort_dirty()
@@ -173,6 +162,10 @@ class _Examination:
         guards = _find_guards(root, files) if action.effect == "discards" else []
         own = [file.path for file in files if file.path not in works and file.path not in guards]
         others = [self._show(work, path) for path, work in sorted(works.items())]
+        if action.name == "git clean -ff":  # which removes the worktrees in these folders, too
+            removed = tuple(file.path for file in files if file.path.endswith("/"))
+            roots = [it for it in self._list_roots() if f"{it}/".startswith(removed)]
+            others += [work for it in roots for work in self._list_works_in(it, it)]
         return [*others, *(OthersWork(path, "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
     def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
@@ -228,14 +221,6 @@ class _Examination:
         ends = [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")]
         return real if real in roots else next(iter(ends), None)
 
-    def _find_checkout(self, branch: str) -> str | None:
-        """The root of the worktree in which a branch is checked out."""
-        for root in self._list_roots():
-            head = (ask_git(root, (), "symbolic-ref", "--quiet", "HEAD") or b"").decode().strip()
-            if head == f"refs/heads/{branch}":
-                return root
-        return None
-
     def _list_works_in(self, root: str, shown: str) -> list[OthersWork]:
         """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
         works = list(self._find_works(list_dirty(root, root)).values())
@@ -257,9 +242,6 @@ def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
     return guards
 
 
-# --- reading
-
-
 def _read_settings(folder: str) -> dict[str, str]:
     return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
 
@@ -273,64 +255,3 @@ def _open_commits(actions: Sequence[GitAction]) -> Iterator[GitAction]:
             action = action._replace(effect="includes", kinds=_ALL, names=())
         is_open |= action.is_unknown and action.name in _INDEXING
         yield action
-
-
-# --- repositories inside others
-
-
-def _add_foreach(targets: Targets) -> Targets:
-    """The targets with what `git submodule foreach` runs in each submodule."""
-    for command in targets.git:
-        words = list(command.words)
-        if "submodule" not in words or "foreach" not in words[words.index("submodule") :]:
-            continue
-        rest = words[words.index("foreach", words.index("submodule")) + 1 :]
-        while rest and rest[0] in ("--recursive", "-q", "--quiet", "--"):
-            rest.pop(0)
-        known = [word for word in rest if word is not None]
-        for folder in list_submodules(find_top(command.folder) or "") if known and len(known) == len(rest) else ():
-            from holdlog.adapters.hooks.shell import read_shell  # which has been imported to read the command
-
-            inner = read_shell(known[0] if len(known) == 1 else shlex.join(known), folder)
-            paths, git = (*targets.paths, *inner.paths), (*targets.git, *inner.git)
-            targets = targets._replace(paths=paths, git=git, reports=targets.reports or inner.reports)
-    return targets
-
-
-def list_submodules(root: str) -> list[str]:
-    """The roots of the submodules that are checked out in a worktree, those of submodules included."""
-    roots, due = list[str](), [root]
-    while due and len(roots) < MAX_INNER:
-        folder = due.pop()
-        try:
-            with open(f"{folder}/.gitmodules", encoding="utf-8", errors="surrogateescape") as file:
-                lines = [line.partition("=") for line in file.read(64 * 1024).splitlines()]
-        except OSError:
-            continue
-        names = [path.strip().strip('"') for key, _, path in lines if key.strip() == "path"]
-        paths = [os.path.normpath(f"{folder}/{name}") for name in names]
-        inner = [path for path in paths if path not in roots and os.path.lexists(f"{path}/.git")]
-        roots += inner
-        due += inner
-    return roots[:MAX_INNER]
-
-
-def _list_inner(action: GitAction, repository: Repository) -> list[GitAction]:
-    """What an action does in each repository inside the worktree in which git runs it. Raises GitFailedError."""
-    if not action.inner:
-        return []
-    root = repository.folder
-    if "untracked" in action.kinds:
-        dirty = list_dirty(action.folder, root, action.options, action.pathspecs, "ignored")
-        roots = [] if action.shallow else [it.path.rstrip("/") for it in dirty if os.path.lexists(f"{it.path}/.git")]
-    else:
-        roots = list_submodules(root)
-        if roots and action.pathspecs:
-            words = ("ls-files", "-z", "--full-name", "--", *action.pathspecs)
-            listed = ask_git(action.folder, action.options, *words) or b""
-            limits = tuple(f"{root}/{os.fsdecode(name)}/" for name in listed.split(b"\0") if name)
-            roots = [it for it in roots if f"{it}/".startswith(limits)]
-    inside = action._replace(options=(), pathspecs=(), names=(), tree="", kinds=frozenset(), inner="")
-    if action.inner == "removed":
-        return [inside._replace(folder=it, worktree=it) for it in roots]
-    return [inside._replace(folder=it, kinds=frozenset({"staged", "changed"})) for it in roots]
