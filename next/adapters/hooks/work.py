@@ -37,7 +37,7 @@ from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import find_rule_below, read_policy
+from holdlog.adapters.policy.in_force import FILE, find_rule_below, read_policy
 from holdlog.adapters.policy.names import is_shared
 from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
@@ -255,7 +255,7 @@ class Work:
             else:
                 for file in self.files:
                     if file.mode == "warn" and (other := self._take([file], known, batch)) is not None:
-                        self._texts.append(self._describer.describe_warning(other, file.source))
+                        self._texts.append(self._describer.describe_warning(other))
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
             self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
@@ -471,27 +471,24 @@ class Work:
                 yield File(path.rstrip("/"), resource, *self._find_rule(path))
 
     def _find_rule(self, path: str) -> tuple[str, ...]:
-        """Mode and source of the rule of a path, and the path below it that has this rule."""
+        """The mode of a path, and the path below it that has this mode."""
         if self.call.event != "pre-edit":
             return ()
         roots = (it.root for it in self.workspaces.known if it.find_path(path.rstrip("/")) is not None)
         root = next(roots, self.place.root)
         inside = os.path.relpath(path, root)
         if os.path.isdir(path):
-            rule, below, is_complete = find_rule_below(root, "" if inside == "." else inside)
-            if not is_complete:
-                name, what = shorten(inside), "those that only a person may change"
-                self._texts.append(f"holdlog: {name} has too many files to look for {what}.")
+            rule, below = find_rule_below(root, "" if inside == "." else inside)
         else:
             rule, below = read_policy(root).find_rule(inside), ""
-        return rule.mode, rule.source, below
+        return rule.mode, below
 
     def _find_human(self) -> str | None:
         for file in self.files:
             if file.mode == "human":
                 name = shorten(os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/"))
                 remedy = "Describe the change that you need to your user instead"
-                return f"holdlog: only a person may change {name} ({file.source}). {remedy}."
+                return f"holdlog: only a person may change {name} ({FILE}). {remedy}."
         return None
 
     def _guard(self) -> str | None:
