@@ -208,8 +208,11 @@ def test_worktree_of_a_live_session_is_not_removed(sides, root, tmp_path):
     assert [it for it in removing if "(claude-one" not in sides.denied("two", it)] == []
     assert "src/b.py" in sides.denied("two", "git -C ../tree stash")
     assert sides.denied("two", "git stash") == ""
+    git(root, "worktree", "add", "-q", "-b", "inner", "build/trees/x")
+    sides.edit("one", "src/a.py", folder=root / "build/trees/x")
+    assert "build/trees/x (claude-one" in sides.denied("two", "rm -rf build")
     sides.end("one")
-    assert [it for it in removing if sides.guard("two", it) != Verdict()] == []
+    assert [it for it in (*removing, "rm -rf build") if sides.guard("two", it) != Verdict()] == []
 
 
 def test_stash_entry_belongs_to_the_session_that_made_it(sides, root):

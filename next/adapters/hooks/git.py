@@ -64,8 +64,8 @@ class GitAction(NamedTuple):
     `concerns` selects them among those that git lists for `pathspecs`. `folder`, `options`: where git runs, and the
     global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
     paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
-    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists,
-    else as given: git also takes the end of its path. `tree`: a commit whose files it writes by force: of the files in
+    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, or a folder with some in it,
+    absolute if it exists, else as given: git also takes the end of its path. `tree`: a commit whose files it writes by force: of the files in
     its limits, those that this commit contains are lost, too, if they are untracked or ignored. `shallow`: it leaves
     files in untracked folders alone.
 

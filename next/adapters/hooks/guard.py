@@ -83,7 +83,7 @@ def read_call(targets: Targets) -> Reading:
         if "config" in words[:-2]:  # for the commands behind it
             given[words[-2].lower()] = words[-1]
     names = [name for action in actions for name in action.names]
-    removed = [path for path in targets.paths if os.path.lexists(f"{path}/.git")]
+    removed = [path for path in targets.paths if os.path.isdir(path) and not os.path.islink(path)]
     actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
     paths = tuple(dict.fromkeys([*targets.paths, *names]))
     reports = targets.reports or any(action.is_unknown for action in actions)
@@ -138,8 +138,8 @@ class _Examination:
         if action.stash:
             return judge(action, self._list_stashed(action.stash), (), self._folder)
         if action.worktree:
-            root = self._find_root(action.worktree)
-            return None if root is None else judge(action, self._list_works_in(root, root), (), self._folder)
+            roots = self._find_roots(action.worktree)
+            return judge(action, [it for root in roots for it in self._list_works_in(root)], (), self._folder)
         if not action.kinds:
             return None
         others, own = self._sort_dirty()
@@ -165,7 +165,7 @@ class _Examination:
         if action.name == "git clean -ff":  # which removes the worktrees in these folders, too
             removed = tuple(file.path for file in files if file.path.endswith("/"))
             roots = [it for it in self._list_roots() if f"{it}/".startswith(removed)]
-            others += [work for it in roots for work in self._list_works_in(it, it)]
+            others += [work for root in roots for work in self._list_works_in(root)]
         return [*others, *(OthersWork(path, "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
     def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
@@ -215,19 +215,19 @@ class _Examination:
         main = find_main(self._repository)
         return [*([] if main is None else [main]), *list_linked(self._repository).values()]
 
-    def _find_root(self, named: str) -> str | None:
-        """The root of the worktree that a command names by its path, or by the end of it."""
+    def _find_roots(self, named: str) -> list[str]:
+        """The roots of the worktrees in a folder, or of the one that a command names by the end of its path."""
         real, roots = os.path.realpath(os.path.join(self._action.folder, named)), self._list_roots()
-        ends = [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")]
-        return real if real in roots else next(iter(ends), None)
+        inside = [root for root in roots if f"{root}/".startswith(f"{real}/")]
+        return inside or [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")][:1]
 
-    def _list_works_in(self, root: str, shown: str) -> list[OthersWork]:
+    def _list_works_in(self, root: str) -> list[OthersWork]:
         """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
         works = list(self._find_works(list_dirty(root, root)).values())
         for work in self._source.works.list_held():
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
-        return list({work.who.agent: self._show(work, shown) for work in works if work.is_live}.values())
+        return list({work.who.agent: self._show(work, root) for work in works if work.is_live}.values())
 
 
 def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
