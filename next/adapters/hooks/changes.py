@@ -108,7 +108,7 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
             if it.verb == verb
         ]
         texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
-    return f"holdlog: {'; '.join(texts)}. The holder is informed; do not change it again." if texts else ""
+    return f"holdlog: {'; '.join(texts)}. Do not change it again: the holder goes on with it." if texts else ""
 
 
 def read_stashed(reader: Reader) -> dict[str, Who]:

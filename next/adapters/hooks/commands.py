@@ -1,5 +1,5 @@
 """What hooks do about a call of an agent's shell in one store: judge its git commands, and compare afterwards what
-nobody could know beforehand. The table `files` keeps what a command found, and what others did to an agent's files."""
+nobody could know beforehand. The table `files` keeps what a command found."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks import changes
-from holdlog.adapters.hooks.describe import list_names, shorten
+from holdlog.adapters.hooks.describe import shorten
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
 from holdlog.adapters.hooks.words import read_options
 from holdlog.adapters.hooks.works import Works
@@ -19,10 +19,6 @@ from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import is_of_agent
 
-_NEWS: Final = {
-    "changed": "a command of another session changed {}, which you work on; read it again",
-    "committed": "a command of another session took {} into a commit",
-}
 _CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
 _VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
 """Commands that act as an agent; others select by its name."""
@@ -78,8 +74,8 @@ class ShellCall:
                 self._put(self._who.session, f"before {call}", marks)
 
     def compare(self, call: str) -> str:
-        """Record what happened to files of others while a command ran, for them, too. Returns what its agent is shown;
-        empty if there is nothing."""
+        """Record what happened to files of others while a command ran: they are warned before they edit these again.
+        Returns what its agent is shown; empty if there is nothing."""
         rows = self._take(f"before {call}")
         if not rows:
             return ""
@@ -88,20 +84,9 @@ class ShellCall:
         for it in after.differences:
             if it.verb == "changed":
                 self._engine.run(Call(self._who.agent, changes=((it.resource, it.sha256),)), self._caller)
-            self._put(it.who.session, f"news {it.who.agent}", {it.resource: f"{it.verb} {self._who.agent}"})
         if after.stashed:
             self._put(self._who.session, self._who.agent, {f"{changes.STASH}{commit}": "" for commit in after.stashed})
         return changes.describe(after.differences, self._workspaces)
-
-    def take_news(self) -> str:
-        """What commands of others did to files that the agent holds, once; empty if there is nothing."""
-        texts = []
-        rows = self._take(f"news {self._who.agent}")
-        for verb, text in _NEWS.items():
-            named = [(name, by) for name, fact, _ in rows for kind, by in [fact.split(" ", 1)] if kind == verb]
-            names = [f"{shorten(self._workspaces.spell(name))} (by {shorten(by)})" for name, by in named]
-            texts += [text.format(list_names(names))] if names else []
-        return f"holdlog: {'; '.join(texts)}." if texts else ""
 
     def _look(self) -> Works:
         return Works(self._engine.store, self._who, self._caller.host)

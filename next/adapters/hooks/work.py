@@ -159,7 +159,7 @@ class Work:
         reason = self._find_human() or self._guard() or self._claim()
         lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
-        texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
+        texts = [*self._texts, f"holdlog: {lost}." if lost else "", waiting]
         settings = find_settings([file.path for file in self.files])
         if reason is None and settings is not None:
             texts.insert(0, describe_settings(settings, call.folder))
@@ -503,17 +503,10 @@ class Work:
             self._shell().note(self.call.reading, self.call.folder, self.call.id)
         return denial or None
 
-    def _has_marks(self, agent: str) -> bool:
-        return bool(self.engine.store.read(sql.MARKS, {"session": self.caller.session, "agent": agent}))
-
-    def _take_news(self) -> str:
-        """What commands of others did to files that the agent holds."""
-        has_news = self.call.reaches_agent and self._has_marks(f"news {self.name}")
-        return self._shell().take_news() if has_news else ""
-
     def _compare(self) -> str:
         """What the command did to files of others."""
-        has_marks = self.call.command and self._has_marks(f"before {self.call.id}")
+        key = {"session": self.caller.session, "agent": f"before {self.call.id}"}
+        has_marks = self.call.command and self.engine.store.read(sql.MARKS, key)
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
