@@ -9,8 +9,7 @@ import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
-from holdlog.adapters.hooks.changes import compare, describe, list_marks, read_stashed
-from holdlog.adapters.hooks.commands import ShellCall
+from holdlog.adapters.hooks.commands import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
 from holdlog.adapters.hooks.shell import read_shell
 from holdlog.adapters.hooks.works import Works
@@ -250,7 +249,11 @@ def test_git_that_cannot_be_asked_leaves_the_command_unguarded_and_says_so(sides
 
 def test_cleaning_by_force_removes_no_worktree_in_which_another_session_works(sides, root):
     write(root / ".git/info/exclude", ".claude/\n")
-    inside = [(".claude/worktrees/x", "git clean -ffdx"), ("trees/y", "git clean -ffd"), ("trees/y", "git clean -ff trees")]
+    inside = [
+        (".claude/worktrees/x", "git clean -ffdx"),
+        ("trees/y", "git clean -ffd"),
+        ("trees/y", "git clean -ff trees"),
+    ]
     for number, (name, _) in enumerate(inside[:2]):
         git(root, "worktree", "add", "-q", "-b", f"topic-{number}", name)
     assert [it for _, it in inside if sides.guard("two", it) != Verdict()] == []

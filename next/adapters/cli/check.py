@@ -159,9 +159,7 @@ def _check_person(path: str, absolute: str, committer: Committer) -> Problem | N
         return None
     blocks = committer.agent != ""
     todo = "describe the change that you need to your user" if blocks else "if you are a person, go on"
-    return Problem(
-        path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {todo}"
-    )
+    return Problem(path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {todo}")
 
 
 def _find_mode(absolute: str) -> str:

@@ -175,7 +175,8 @@ def _remove_entries(text: str, entries: Sequence[Entry]) -> str | None:
         return text
     named = [entry for entry in entries if "holdlog" in json.dumps([entry.path, entry.value])]
     others = {entry.path[0]: entry.value for entry in entries if entry not in named}  # of no use alone
-    if not any([_remove(tree, entry) for entry in named]):
+    removed = [entry for entry in named if _remove(tree, entry)]
+    if not removed:
         return text
     return None if tree.items() <= others.items() else _dump(tree, text)
 
@@ -194,7 +195,7 @@ def _remove(tree: Any, entry: Entry) -> bool:
         holder = _find(tree, path)
         if is_removed and holder and holder.get(key) in ({}, []):
             del holder[key]
-    return is_removed
+    return bool(is_removed)
 
 
 def _find(tree: Any, path: Sequence[str]) -> Any:

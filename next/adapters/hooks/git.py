@@ -47,9 +47,9 @@ _OPTIONS: Final = {
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _READS: Final = """
-apply blame branch cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref format-
-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune push
-range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
+apply blame branch cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref
+format-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune
+push range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
 """
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")
@@ -65,9 +65,9 @@ class GitAction(NamedTuple):
     global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
     paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
     such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, or a folder with some in it,
-    absolute if it exists, else as given: git also takes the end of its path. `tree`: a commit whose files it writes by force: of the files in
-    its limits, those that this commit contains are lost, too, if they are untracked or ignored. `shallow`: it leaves
-    files in untracked folders alone.
+    absolute if it exists, else as given: git also takes the end of its path. `tree`: a commit whose files it writes by
+    force: of the files in its limits, those that this commit contains are lost, too, if they are untracked or ignored.
+    `shallow`: it leaves files in untracked folders alone.
 
     An action without kinds, names, stash and worktree is one that nobody can know beforehand, such as `git add $FILES`,
     an unknown command, or what a command does to the repositories inside: `is_unknown`. It is of the class *report*.

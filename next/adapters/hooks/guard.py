@@ -2,7 +2,7 @@
 the store whose the files are, and the policy what follows."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from holdlog.adapters.hooks.dirty import (
     parse_config,
     read_stash,
 )
-from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
+from holdlog.adapters.hooks.git import GitAction, concerns, read_git
 from holdlog.adapters.hooks.tools import Targets
 from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
@@ -35,9 +35,6 @@ GUARDS: Final = (
     *(".opencode/plugins/holdlog.js", ".mcp.json", ".cursor/mcp.json", "opencode.json"),
 )
 """Files that guard the agents of a worktree."""
-_ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
-_INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
-"""Commands that put files into the index."""
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
 
@@ -73,21 +70,18 @@ FindSource = Callable[[Repository], Source | None]
 def read_call(targets: Targets) -> Reading:
     """Read the git commands of a call of a shell. What they name is guarded like the targets of any other write."""
     settings = cache(_read_settings)
-    given, actions, problem = dict[str, str](), list[GitAction](), ""
+    actions, problem = list[GitAction](), ""
     for command in targets.git:
         try:
-            actions += read_git(command, lambda name: given.get(name) or settings(command.folder).get(name, ""))  # noqa: B023
+            actions += read_git(command, lambda name: settings(command.folder).get(name, ""))  # noqa: B023
         except GitFailedError as error:
             problem = str(error)
-        words = [word for word in command.words if word]
-        if "config" in words[:-2]:  # for the commands behind it
-            given[words[-2].lower()] = words[-1]
     names = [name for action in actions for name in action.names]
     removed = [path for path in targets.paths if os.path.isdir(path) and not os.path.islink(path)]
     actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
     paths = tuple(dict.fromkeys([*targets.paths, *names]))
     reports = targets.reports or any(action.is_unknown for action in actions)
-    return Reading(targets._replace(paths=paths, reports=reports), tuple(_open_commits(actions)), problem)
+    return Reading(targets._replace(paths=paths, reports=reports), tuple(actions), problem)
 
 
 def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Verdict:
@@ -244,14 +238,3 @@ def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
 
 def _read_settings(folder: str) -> dict[str, str]:
     return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
-
-
-def _open_commits(actions: Sequence[GitAction]) -> Iterator[GitAction]:
-    """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
-    of the call may have put anything into the index."""
-    is_open = False
-    for action in actions:
-        if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
-            action = action._replace(effect="includes", kinds=_ALL, names=())
-        is_open |= action.is_unknown and action.name in _INDEXING
-        yield action

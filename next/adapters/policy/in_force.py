@@ -15,6 +15,7 @@ from holdlog.domain.refusals import StoreError
 
 _ANY_FOLDERS: Final = "(?:.*/)?"
 
+
 def is_match(glob: str, path: str) -> bool:
     """Whether a glob matches a path from the root of its worktree; a path with `/` at its end means everything below a
     folder."""
