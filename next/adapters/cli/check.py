@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_names, has_store
-from holdlog.adapters.cli.texts import print_json, print_note, print_text, show_duration
+from holdlog.adapters.cli.texts import print_json, print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import find_top, mask_password
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
@@ -136,7 +137,7 @@ def _check(
 
 def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
     agent, shown = work.who.agent, shlex.quote(path)
-    text = f"{path}: held by {agent} for {show_duration(work.seconds)}"
+    text = f"{path}: held by {agent} for {format_duration(work.seconds)}"
     mode = "" if "://" in path else _find_mode(os.path.abspath(path))
     why_not = {
         f", in workspace {elsewhere}; coordinate before you merge": elsewhere is not None,

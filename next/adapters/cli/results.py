@@ -9,7 +9,6 @@ from holdlog.adapters.cli.fields import list_names, name_word
 from holdlog.adapters.cli.texts import (
     show_author,
     show_clock,
-    show_duration,
     show_fields,
     show_line,
     show_since,
@@ -17,6 +16,7 @@ from holdlog.adapters.cli.texts import (
     show_time,
     show_value,
 )
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operations.base import Operation
 
 Object = dict[str, Any]
@@ -45,8 +45,6 @@ def describe(command: str, response: Object, store: str) -> str:
         return f"the log is whole: {response['position']} events, {last}"
     if command == "token" and "token" in response:
         return str(response["token"])
-    if command == "thread" and "items" in response:
-        return "\n".join(_show_item(item) for item in response["items"]) or "nothing was appended"
     if command in ("set", "delete"):
         return f"version {response['version']}"
     if "records" in response or "namespaces" in response:
@@ -66,7 +64,7 @@ def add_remark(command: str, response: Object) -> str:
     if command == "update" and "version" in response:
         return f"version {response['version']}"
     if command == "get" and "expires_in_seconds" in response:
-        return f"expires in {show_duration(response['expires_in_seconds'])}"
+        return f"expires in {format_duration(response['expires_in_seconds'])}"
     return ""
 
 
@@ -131,10 +129,10 @@ def _show_version(row: Object) -> tuple[str, ...]:
 
 def _show_claim(held: Object) -> tuple[str, ...]:
     author = show_author(held["held_by"], held.get("principal"))
-    left = f"expires in {show_duration(held['expires_in_seconds'])}" if "expires_in_seconds" in held else ""
+    left = f"expires in {format_duration(held['expires_in_seconds'])}" if "expires_in_seconds" in held else ""
     away = ", not connected" if held.get("holder_connected") is False else ""
     shared = "shared" if held["mode"] == "shared" else ""
-    since = f"for {show_duration(held['held_for_seconds'])}"
+    since = f"for {format_duration(held['held_for_seconds'])}"
     return held["resource"], author, shared, since, left + away, held.get("holder_note", "")
 
 
@@ -144,7 +142,7 @@ def _show_queue(line: list[Object]) -> list[tuple[str, ...]]:
             f"  {number}. in queue",
             show_author(waiter["agent"], waiter.get("principal")),
             "shared" if waiter["mode"] == "shared" else "",
-            f"for {show_duration(waiter['since_seconds'])}",
+            f"for {format_duration(waiter['since_seconds'])}",
             "away" if waiter.get("present") is False else "",
             waiter.get("note", ""),
         )
@@ -293,30 +291,6 @@ def _advise(command: str, response: Object) -> str:
             return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
 
 
-# --- threads
-
-
-def _show_item(item: Object) -> str:
-    at = f"v{item['version']}  {show_time(datetime.fromisoformat(item['at']))}"
-    if item.get("redacted"):
-        return f"{at}  {item['by']}  redacted"
-    if item["kind"] == "cleared":
-        return f"{at}  {item['by']} replaced the results"
-    if "message" in item:
-        return f"{at}  {_show_message(item['message'])}"
-    result = item["result"]
-    messages = [*result.get("output", ()), *result.get("tool_calls", ())]
-    return "\n".join([f"{at}  result of {result['agent_name']}", *(f"  {_show_message(it)}" for it in messages)])
-
-
-def _show_message(message: Object) -> str:
-    content = message.get("content", message.get("tools", ""))
-    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
-        content = " ".join(part["text"] for part in content)
-    text = content if isinstance(content, str) else show_value(content)
-    return f"{message['role']}: {text}"
-
-
 # --- the rest
 
 
@@ -352,7 +326,7 @@ def _show_content(name: str, content: Any) -> str:
     if name == "at" or name.endswith("_at"):
         return show_time(datetime.fromisoformat(content))
     if name.endswith("_seconds"):
-        return show_duration(content)
+        return format_duration(content)
     if isinstance(content, list):
         return "; ".join(_show_content("", item) for item in content)
     if isinstance(content, dict):

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.operating_system.files import show
+from holdlog.adapters.operating_system.files import format_duration, show
 from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.results import Lost, utc
@@ -111,10 +111,3 @@ def shorten(text: str) -> str:
     """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
     text = show(text)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def format_duration(seconds: float) -> str:
-    """How long something lasts, never negative."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -48,8 +48,9 @@ _OPTIONS: Final = {
 _OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _READS: Final = """
 apply blame branch cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref
-format-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune
-push range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
+format-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes
+prune push range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var
+version write-tree
 """
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")

@@ -4,8 +4,9 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.describe import format_duration, list_names, shorten
+from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.git import GitAction
+from holdlog.adapters.operating_system.files import format_duration
 
 MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
 _SEPARATE: Final = "Work in a folder of your own: git worktree add."

@@ -37,8 +37,7 @@ from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import FILE, find_rule_below, read_policy
-from holdlog.adapters.policy.names import is_shared
+from holdlog.adapters.policy.in_force import FILE, find_rule_below, is_shared, read_policy
 from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
