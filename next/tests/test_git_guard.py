@@ -9,8 +9,8 @@ import pytest
 
 from holdlog.adapters.hooks.dirty import list_stash, parse_config
 from holdlog.adapters.hooks.git import GitAction, concerns, read_git
+from holdlog.adapters.hooks.guard import OthersWork, judge
 from holdlog.adapters.hooks.tools import GitCommand
-from holdlog.adapters.hooks.verdict import OthersWork, judge
 
 KINDS = {"staged": "s", "changed": "c", "untracked": "u", "ignored": "i"}
 

@@ -23,7 +23,7 @@ from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.tools import choose_groups
 from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operations.tokens import TokenList
-from holdlog.adapters.policy.in_force import CurrentNames
+from holdlog.adapters.policy.names import CurrentNames
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface, find_wait
-from holdlog.adapters.policy.in_force import CurrentNames
+from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_session
 from holdlog.domain.claims.holder import RECEIPT
