@@ -1,5 +1,5 @@
-"""Two agents of LangGraph add a section each to one file. Each has a holdlog server of its own, as in a host, and claims
-the file before it edits it. Their model is a script, so they need no API key: put a chat model in its place.
+"""Two agents of LangGraph add a section each to one file. Each has a holdlog server of its own, as in a host, and
+claims the file before it edits it. Their model is a script, so they need no API key: put a chat model in its place.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Two agents draw from one budget in holdlog: the second write is refused, its agent reads again, the total is exact."""
+"""Two agents draw from one budget in holdlog: the second write is refused and made again; the total is exact."""
 
 import sys
 import tempfile
