@@ -326,11 +326,13 @@ def measure_soak(minutes: float = 60) -> Iterator[Row]:
     for process, samples in soak.memory.items():
         third = max(1, len(samples) // 3)
         first, last = (statistics.median(part) for part in (samples[:third], samples[-third:]))
-        yield {"what": f"memory of the {process}"} | {
+        yield {
+            "what": f"memory of the {process}",
             "first third MB": first,
             "last third MB": last,
             "ratio": last / first,
         }
+        broken[f"memory of the {process} that grew by more than a tenth"] = [last / first] if last > 1.1 * first else []
     errors.update(line for it in journal for line in it.get("unguarded", ()))
     for line, times in errors.most_common(10):
         yield {"what": f"printed: {line[:200]}", "times": times}
