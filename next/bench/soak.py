@@ -38,6 +38,8 @@ TURNS = 4
 PAUSE = (3.0, 12.0)
 """Seconds from one kill to the next."""
 SAMPLE_SECONDS = 5.0
+WARM_UP = 60.0
+"""Seconds before memory counts."""
 Json = dict[str, Any]
 
 
@@ -218,7 +220,11 @@ class Soak:
                 next_kill = time.monotonic() + random.uniform(*PAUSE)
             if now > sampled + SAMPLE_SECONDS:
                 sampled = now
-                for name, process in (("server", self._steady.process), ("subscriber", self._subscriber)):
+                for name, process in (
+                    ()
+                    if now < began + WARM_UP
+                    else (("server", self._steady.process), ("subscriber", self._subscriber))
+                ):
                     self.memory[name].append(psutil.Process(process.pid).memory_info().rss / 1e6)
                 yield now - began
             time.sleep(0.2)
@@ -314,7 +320,9 @@ def measure_soak(minutes: float = 60) -> Iterator[Row]:
         for passed in soak.run(minutes * 60):
             if passed >= shown + every:
                 shown = passed
-                yield {"what": f"after {passed / 60:.0f} min"} | {f"{it} MB": mb[-1] for it, mb in soak.memory.items()}
+                yield {"what": f"after {passed / 60:.0f} min"} | {
+                    f"{it} MB": mb[-1] for it, mb in soak.memory.items() if mb
+                }
         delivered = soak.finish()
         journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
         broken = check(soak.db, journal, delivered)
@@ -323,7 +331,7 @@ def measure_soak(minutes: float = 60) -> Iterator[Row]:
     yield (
         {"what": "what the agents noted"} | dict(Counter(next(iter(it)) for it in journal)) | {"events": len(delivered)}
     )
-    for process, samples in soak.memory.items():
+    for process, samples in soak.memory.items() if minutes >= 3 else ():
         third = max(1, len(samples) // 3)
         first, last = (statistics.median(part) for part in (samples[:third], samples[-third:]))
         yield {

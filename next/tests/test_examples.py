@@ -58,7 +58,7 @@ store = StateStore(sys.argv[1])
 store.set("campaign", "budget", {"remaining": 2000}, updated_by="print agent", expected_version=0)
 store.set("orders", "order-1", None, updated_by="ann")
 store.set("orders", "gone", 1, updated_by="ann")
-store.delete("orders", "gone", deleted_by="ann", force=True)
+store.delete("orders", "gone", deleted_by="ann")
 store.set("claims", "report.md", {"holder": "ann"}, updated_by="ann")
 """
 
