@@ -218,13 +218,9 @@ class Soak:
             if now > next_kill:
                 self._kill(random.choice(("server", "relay", "agent")))
                 next_kill = time.monotonic() + random.uniform(*PAUSE)
-            if now > sampled + SAMPLE_SECONDS:
+            if now > max(sampled + SAMPLE_SECONDS, began + WARM_UP):
                 sampled = now
-                for name, process in (
-                    ()
-                    if now < began + WARM_UP
-                    else (("server", self._steady.process), ("subscriber", self._subscriber))
-                ):
+                for name, process in (("server", self._steady.process), ("subscriber", self._subscriber)):
                     self.memory[name].append(psutil.Process(process.pid).memory_info().rss / 1e6)
                 yield now - began
             time.sleep(0.2)
