@@ -55,6 +55,7 @@ def list_commands(page: Path) -> list[str]:
     lines = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
     lines += re.findall(r"^    (holdlog .*)$", text, re.MULTILINE)
     shown = [line for line in lines if line.startswith("holdlog ")] + re.findall(r"`(holdlog [^`\n]+)`", text)
+    shown = [re.split(r" [|>] ", line)[0] for line in shown]
     filled = [WORDS.sub(lambda word: "codex" if word[0] == "NAME" else "1", OPTIONAL.sub("", line)) for line in shown]
     return [f"{line} --help" if line.count(" ") == 1 else line for line in filled if not line.startswith(HOOK)]
 
