@@ -14,6 +14,7 @@ from holdlog.adapters.operations.values import SetValue
 from holdlog.domain.claims.commands import Acquire, Beat, Call, GiveUp
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
+from tests.conftest import both_stores
 from tests.support.claims import LONG, line, take
 from tests.support.library import in_thread
 from tests.support.waiting import until
@@ -313,3 +314,16 @@ def test_shorter_wait_of_the_same_agent_costs_no_turn(open_file: Open) -> None:
     until(lambda: len(line(ben, "a")) == 2)
     ben.release("a", agent="ben")
     assert (long.result().status, later.result().status) == ("claimed", "busy")
+
+
+@both_stores
+def test_write_may_be_the_first_to_notice_what_several_others_wait_for(kind: str, request: pytest.FixtureRequest) -> None:
+    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
+    with holdlog.StateStore(place) as first, holdlog.StateStore(place) as second:
+        assert first.claim("x", agent="ann", lease_seconds=1)
+        engine, caller = engine_of(second)
+        assert engine.run(Acquire("x", "ben", also=["y"], wait_seconds=50), caller).status == "busy"
+        until(lambda: first.status("x").status == "available")
+        lost = first.set("n", "k", 1, updated_by="ann").lost
+        assert [(it.resource, it.held_by) for it in lost or ()] == [("x", "ben")]
+        assert second.status("y").held_by == "ben"

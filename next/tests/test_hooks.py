@@ -13,6 +13,7 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import list_conversations
 from holdlog.adapters.operating_system.processes import identify_host
 from tests.support.hosts import Session, held, repository, run_hook, store_of, write
+from tests.support.programs import HOLDLOG, environment
 
 
 @pytest.fixture
@@ -200,3 +201,30 @@ def test_claim_of_an_edit_that_a_person_refused_ends_with_the_turn(root, one):
     assert (asked["permissionDecision"], len(held(root))) == ("ask", 1)
     one.hook("Stop")
     assert held(root) == {}
+
+
+def take(root: Path, name: str) -> None:
+    """A person ends the claim of a file."""
+    release = ("release", name, "--force", "--reason", "urgent", "--agent", "eve")
+    subprocess.run([HOLDLOG, *release], cwd=root, env=environment(), check=True, capture_output=True)
+
+
+def test_loss_is_told_by_the_next_hook_whose_text_reaches_the_agent(root, one):
+    assert one.edit("src/a.py") == one.edit("src/b.py") == ""
+    take(root, "src/a.py")
+    one.agent("sub-1").hook("SubagentStop")
+    one.hook("Stop")
+    told = one.hook("UserPromptSubmit", prompt="go on")
+    assert "a person took src/a.py" in told["additionalContext"]
+    assert one.edit("src/b.py") == ""
+    take(root, "src/b.py")
+    assert "a person took src/b.py" in one.read("own.py")["additionalContext"]
+    assert one.hook("UserPromptSubmit", prompt="go on") == {}
+
+
+def test_agent_of_codex_whose_hooks_reach_it_after_an_edit_is_told_then(root):
+    codex = Session(root, "s-1", turn_id="t")
+    assert codex.edit("src/a.py") == ""
+    take(root, "src/a.py")
+    assert codex.pre("own.py") == {}
+    assert "a person took src/a.py" in codex.read("own.py")["additionalContext"]

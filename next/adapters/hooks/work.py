@@ -142,8 +142,9 @@ class Work:
 
     def release(self) -> None:
         """Release what this call has claimed, as another store has denied it."""
-        for resource in self._claimed:
-            self.engine.run(Release(self.name, resource), self.caller)
+        with self._transact(claims="all") as batch:
+            for resource in self._claimed:
+                self._decide(Release(self.name, resource), batch)
 
     # --- events
 
@@ -157,9 +158,8 @@ class Work:
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
         reason = self._find_human() or self._guard() or self._claim()
-        lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
-        texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
+        texts = [*self._texts, self._take_news(), self._describe_losses(), waiting]
         settings = find_settings([file.path for file in self.files])
         if reason is None and settings is not None:
             texts.insert(0, describe_settings(settings, call.folder))
@@ -182,7 +182,11 @@ class Work:
                     changes.append((file.resource, None if digest == MISSING else digest))
                 self._put_file(file, digest, batch, row.made if row is not None else 0)
             self._note_call(batch, ends=self.call.id if is_edit else None, changes=changes)
-        texts = (self._compare() if is_edit else "", self._describe_waiting(self._new_waiting))
+        texts = (
+            self._describe_losses(),
+            self._compare() if is_edit else "",
+            self._describe_waiting(self._new_waiting),
+        )
         return limit(" ".join(filter(None, texts)))
 
     def _report(self) -> Output:
@@ -230,13 +234,15 @@ class Work:
                     self._execute(sql.PUT_CONVERSATION, ended.encode())
             return
         with self._transact(claims="all") as batch:
-            names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
             self._note_call(batch, ends="*", is_kept=False)
-            held = [it for it in self.held if is_session or it.who == self.who]
-            for claim in held:
+            board, own = batch.state.board, self.who
+            others = {it.name for it in self._rows if it.session == own.session and it.agent != call.agent}
+            names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else {own.agent} - others
+            held = [it for it in board.claims.values() if it.who[1:] == own[1:] and it.who.agent in names]
+            for claim in [claim for claim in held if not claim.is_ticket]:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
-            for name in sorted({self.name, *names, *(it.who.agent for it in held)}):
+            for name in sorted(names):
                 self._decide(Release(name), batch)
             self._execute(sql.END_CONVERSATION if is_session else sql.END_AGENT, self._key)
 
@@ -411,7 +417,7 @@ class Work:
         self._row = row
 
     def _look(self, board: Board) -> None:
-        if not board.is_quiet:
+        if not board.is_quiet and self.call.reaches_agent:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
         self.held = tuple(
@@ -448,6 +454,10 @@ class Work:
             return False
         self._row = self._row._replace(told=(*self._row.told, fact))
         return True
+
+    def _describe_losses(self) -> str:
+        lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
+        return f"holdlog: {lost}." if lost else ""
 
     def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
         listed = self._describer.describe_waiting(waiting)
@@ -534,9 +544,7 @@ class Work:
         return self.engine.write_alone([(reads, self.caller)])
 
     def _decide(self, command: Any, batch: Batch) -> Any:
-        result = self.engine.decide(command, self.caller, batch)
-        self._losses += getattr(result, "lost", None) or ()
-        return result
+        return self.engine.decide(command, self.caller, batch)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
         return self.engine.store.execute(statement, parameters)

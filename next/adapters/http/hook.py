@@ -106,10 +106,12 @@ class RemoteWork:
             return Output()
         first, *rest = resources
         result = self._engine.run(Acquire(first, self.name, also=rest or None), self._caller)
-        if result.status != "busy":
-            return Output()
         describer = Describer(self.name, self._names.spell)
-        return Output(describer.describe_denial(result, True, self._caller.session), "deny")
+        lost = "; ".join(describer.describe_losses(result.lost or (), ()))
+        text = f"holdlog: {lost}." if lost else ""
+        if result.status != "busy":
+            return limit(text)
+        return Output(f"{describer.describe_denial(result, True, self._caller.session)} {text}".rstrip(), "deny")
 
     def _list_resources(self) -> list[str]:
         return list(dict.fromkeys(filter(None, map(self._resolve, self._call.targets.paths))))
