@@ -317,7 +317,7 @@ def test_shorter_wait_of_the_same_agent_costs_no_turn(open_file: Open) -> None:
 
 
 @both_stores
-def test_write_may_be_the_first_to_notice_what_several_others_wait_for(kind: str, request: pytest.FixtureRequest) -> None:
+def test_write_may_be_the_first_to_notice_what_a_waiter_of_several_gets(kind: str, request: Any) -> None:
     place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
     with holdlog.StateStore(place) as first, holdlog.StateStore(place) as second:
         assert first.claim("x", agent="ann", lease_seconds=1)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 import holdlog
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import list_conversations
+from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.places import Place
+from holdlog.adapters.hooks.work import open_work
 from holdlog.adapters.operating_system.processes import identify_host
 from tests.support.hosts import Session, held, repository, run_hook, store_of, write
 from tests.support.programs import HOLDLOG, environment
@@ -201,6 +205,24 @@ def test_claim_of_an_edit_that_a_person_refused_ends_with_the_turn(root, one):
     assert (asked["permissionDecision"], len(held(root))) == ("ask", 1)
     one.hook("Stop")
     assert held(root) == {}
+
+
+def test_hooks_of_one_agent_that_run_at_once_keep_what_the_other_has_noted(root, one):
+    one.hook("SessionStart", source="startup")
+    facts = {**one.facts, "hook_event_name": "PreToolUse"}
+    tool = {"tool_name": "mcp__holdlog__holdlog_claim", "tool_input": {"resource": "x", "agent": "ann"}}
+    edit = {"tool_name": "Edit", "tool_use_id": "t-3", "tool_input": {"file_path": str(root / "src/a.py")}}
+    calls = [parse({**facts, **given}, None) for given in (tool | {"tool_use_id": it} for it in ("t-1", "t-2"))]
+    calls.append(parse({**facts, **edit}, None))
+    assert one.edit("src/a.py") == ""
+    place = Place(str(store_of(root)), str(root))
+    with ExitStack() as stack:
+        works = [stack.enter_context(open_work(it, place, [str(root / "src/a.py")] if it.id == "t-3" else [], True))
+                 for it in calls if it is not None]  # fmt: skip
+        assert [work.answer().decision for work in works] == ["", "", ""]
+        (row,) = list_conversations(works[0].engine.store, None, "s-1")
+    assert (row.name, set(row.calls)) == ("ann", {"t-1", "t-2"})
+    assert held(root) == {"src/a.py": "ann"}
 
 
 def take(root: Path, name: str) -> None:

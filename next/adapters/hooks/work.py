@@ -4,7 +4,7 @@ releases what it has not, and tells the agent what it must know. Quick to import
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.compose import open_engine
@@ -373,14 +373,14 @@ class Work:
             name = check_agent(name)
         except ValueError:
             return  # the tool refuses it, too
-        before, self.name = self._row, name
-        self._row = before._replace(name=name)
-        if before.name == name:
+        if self.name == name:
             return
-        self.former_name = before.name
-        own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
-        below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
         with self._transact(claims="all") as batch:
+            if (before := self._row).name == name:
+                return
+            self.former_name = before.name
+            own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
+            below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
             for row in (before, *below):
                 made = self._execute(sql.MADE, {"session": row.session, "agent": row.agent})
                 renamed = row._replace(name=name + row.name.removeprefix(before.name))
@@ -536,12 +536,18 @@ class Work:
 
     # --- the store
 
-    def _transact(
-        self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own"
-    ) -> AbstractContextManager[Batch]:
+    @contextmanager
+    def _transact(self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
+        """A transaction, with the rows as another hook of the agent may just have left them."""
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
-        return self.engine.write_alone([(reads, self.caller)])
+        with self.engine.write_alone([(reads, self.caller)]) as batch:
+            told = self._row.told
+            self._rows = list_conversations(self.engine.store, self.host, self.caller.session)
+            self._row = self._find_row(self.call.agent)
+            self._row = self._row._replace(told=tuple(dict.fromkeys((*self._row.told, *told))))
+            self.name = self._row.name
+            yield batch
 
     def _decide(self, command: Any, batch: Batch) -> Any:
         return self.engine.decide(command, self.caller, batch)
