@@ -391,3 +391,13 @@ def test_end_of_a_conversation_ends_what_it_held_under_each_of_its_names(root, o
     assert call(two, resource="src/a.py", agent="w1")["status"] == "claimed"
     one.end()
     assert held(root) == {"src/a.py": "w1"}
+
+
+def test_end_of_a_command_leaves_nothing_of_the_agent_that_ran_it(root, one):
+    sub = copy.copy(one)
+    sub.facts = {**one.facts, "agent_id": "sub-1"}
+    sub.change("src/a.py", "x = 2\n")
+    command = "holdlog run --claim custom://build -- true; sleep 60"
+    assert sub.denied(command) == ""
+    assert sub.command(command.partition(";")[0]).code == 0
+    assert "your sub-agent" in one.edit("src/a.py")

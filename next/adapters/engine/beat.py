@@ -3,14 +3,14 @@ store."""
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.stores.sql import HOLDERS_OF_HOST
+from holdlog.adapters.stores.sql import CONVERSATION_HOSTS, HOLDERS_OF_HOST
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
 from holdlog.domain.moment import LEASE, SECOND, Caller
-from holdlog.domain.refusals import UnavailableError
+from holdlog.domain.refusals import HoldlogError, UnavailableError
 
 if TYPE_CHECKING:
     from holdlog.adapters.engine.engine import Engine
@@ -94,9 +94,13 @@ class Beats:
         self._is_stopped = True
         self._wake.set()
         with self._lock:
-            own = None if self._server is None else self._server.session  # others are conversations of the host
-            guests = frozenset(who for who in self.holders if own not in (None, who.session))
-            return [(Leave(calling, guests), caller) for caller in set(self.holders.values())]
+            holders = dict(self.holders)
+        guests = frozenset(holders)
+        with suppress(HoldlogError):
+            rows = self._engine.store.read(CONVERSATION_HOSTS, {}) if holders else ()
+            conversations = {session for session, _, has_ended in rows if not has_ended}  # go on without this process
+            guests = frozenset(who for who in holders if who.session in conversations)
+        return [(Leave(calling, guests), caller) for caller in set(holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()
