@@ -173,6 +173,18 @@ def test_work_of_a_waiter_does_not_grow_with_the_cube_of_the_queue(open_file: Op
     assert calls[19] < 3 * calls[9], calls
 
 
+def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_seconds(open_file: Open) -> None:
+    store = open_file()
+    take(store, "d/", "zed")
+    engine, caller = engine_of(store)
+    for number in range(200):
+        resource = "d/a" if not number else ("d/b", "d/")[number % 2]
+        engine.run(Acquire(resource, f"w{number}", wait_seconds=500), caller)
+    began = time.process_time()
+    assert store.release("d/", agent="zed").granted_to == "w0"
+    assert time.process_time() - began < 0.4
+
+
 # --- blocks in blocks
 
 
