@@ -110,6 +110,12 @@ class Work:
         return Who(self.name, self.caller.session)
 
     @property
+    def others(self) -> set[str]:
+        """The names of the other agents of the conversation, which may be its own."""
+        rows = [it for it in self._rows if it.session == self.caller.session]
+        return {it.name for it in rows if it.agent != self.call.agent}
+
+    @property
     def _describer(self) -> Describer:
         return Describer(self.name, self.workspaces.spell)
 
@@ -236,8 +242,8 @@ class Work:
         with self._transact(claims="all") as batch:
             self._note_call(batch, ends="*", is_kept=False)
             board, own = batch.state.board, self.who
-            others = {it.name for it in self._rows if it.session == own.session and it.agent != call.agent}
-            names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else {own.agent} - others
+            mine = {own.agent} - self.others
+            names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else mine
             held = [it for it in board.claims.values() if it.who[1:] == own[1:] and it.who.agent in names]
             for claim in [claim for claim in held if not claim.is_ticket]:
                 facts = Known(claim.resource, "", "", 0, claim.version)

@@ -93,8 +93,9 @@ class RemoteWork:
                     self._release()
                 return output
             case "turn-end" if call.name == call.event:  # in the plain form, which names what to release
-                for resource in self._list_resources():
-                    self._engine.run(Release(self.name, resource), self._caller)
+                with self._engine.write_alone([(Reads(claims="all"), self._caller)]) as batch:
+                    for resource in self._list_resources():
+                        self._engine.decide(Release(self.name, resource), self._caller, batch)
         lasts = self._caller.lease if call.targets.paths else self._caller.idle_limit
         if output.decision != "deny":
             self._engine.run(Call(self.name, None, begins or None, lasts, ends or None), self._caller)

@@ -378,9 +378,9 @@ class Board:
     def list_earlier(self, request: Request) -> Iterator[Claim]:
         """The waiters that came earlier and exclude it, except those that wait for the caller."""
         for ticket in self.list_waiters():
-            if ticket.position < request.position and ticket.who != request.who and self._excludes(ticket, request):
-                if not self.waits_for(ticket.who, request.who):
-                    yield ticket
+            is_earlier = ticket.position < request.position and ticket.who != request.who
+            if is_earlier and self._excludes(ticket, request) and not self.waits_for(ticket.who, request.who):
+                yield ticket
 
     def waits_for(self, start: Who, goal: Who) -> bool:
         """Whether one agent waits for another, directly or through others."""
