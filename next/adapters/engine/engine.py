@@ -140,9 +140,10 @@ class Engine:
         self.waiters.wake_all()
 
     def decide(self, command: Command, caller: Caller, batch: Batch) -> Any:
-        """Run a command in the block of `write_alone`. Raises the refusal."""
+        """Run a command in the block of `write_alone`. What its session has lost is not in the result, and stays to be
+        reported. Raises the refusal."""
         job = Job(command, caller)
-        self._decide(job, batch)
+        self._decide(job, batch, reports=False)
         if job.error is not None:
             raise job.error
         return job.result
@@ -363,7 +364,7 @@ class Engine:
         self._refusals = [] if writes else refusals[-MAX_REFUSALS:]
         return batch
 
-    def _decide(self, job: Job, batch: Batch) -> None:
+    def _decide(self, job: Job, batch: Batch, reports: bool = True) -> None:
         command, caller = job.command, job.caller
         try:
             position = batch.head.position + len(batch.rows)
@@ -394,7 +395,7 @@ class Engine:
             for who in board.entered:
                 self.beats.follow(who, caller)
             board.entered = []
-            if not board.is_quiet and getattr(result, "lost", events) is None:
+            if reports and not board.is_quiet and getattr(result, "lost", events) is None:
                 result = result._replace(lost=board.take_losses() or None)
         if job.result is not None:
             result = _keep_reported(job.result, result)
