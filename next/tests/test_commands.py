@@ -64,8 +64,8 @@ def test_thread_is_appended_to_and_read(call, tmp_path):
     (tmp_path / "results.json").write_text(json.dumps([{"agent_name": "writer", "output": []}]))
     assert call("thread", "append", "run-7", "which file?", "--agent", "ann").code == 0
     assert call("thread", "append", "run-7", "--results", tmp_path / "results.json", "--agent", "ann").code == 0
-    text = call("thread", "read", "run-7").out
-    assert ("content which file?" in text, "agent name writer" in text) == (True, True)
+    lines = call("thread", "read", "run-7").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["user: which file?", "result of writer"]
     missing = call("thread", "read", "other")
     assert (missing.code, missing.out) == (1, "")
 

@@ -45,6 +45,8 @@ def describe(command: str, response: Object, store: str) -> str:
         return f"the log is whole: {response['position']} events, {last}"
     if command == "token" and "token" in response:
         return str(response["token"])
+    if command == "thread" and "items" in response:
+        return "\n".join(_show_item(item) for item in response["items"]) or "nothing was appended"
     if command in ("set", "delete"):
         return f"version {response['version']}"
     if "records" in response or "namespaces" in response:
@@ -289,6 +291,30 @@ def _advise(command: str, response: Object) -> str:
             return ""
         case _:
             return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
+
+
+# --- threads
+
+
+def _show_item(item: Object) -> str:
+    at = f"v{item['version']}  {show_time(datetime.fromisoformat(item['at']))}"
+    if item.get("redacted"):
+        return f"{at}  {item['by']}  redacted"
+    if item["kind"] == "cleared":
+        return f"{at}  {item['by']} replaced the results"
+    if "message" in item:
+        return f"{at}  {_show_message(item['message'])}"
+    result = item["result"]
+    messages = [*result.get("output", ()), *result.get("tool_calls", ())]
+    return "\n".join([f"{at}  result of {result['agent_name']}", *(f"  {_show_message(it)}" for it in messages)])
+
+
+def _show_message(message: Object) -> str:
+    content = message.get("content", message.get("tools", ""))
+    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
+        content = " ".join(part["text"] for part in content)
+    text = content if isinstance(content, str) else show_value(content)
+    return f"{message['role']}: {text}"
 
 
 # --- the rest
