@@ -1,5 +1,6 @@
 """What an attacker tried on claims: several stores of one session, several calls of one agent, blocks in blocks."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import holdlog
+from holdlog.adapters.engine import engine as engine_module
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.values import SetValue
 from holdlog.domain.claims.commands import Acquire, Beat, Call, GiveUp
@@ -183,6 +185,17 @@ def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_se
     began = time.process_time()
     assert store.release("d/", agent="zed").granted_to == "w0"
     assert time.process_time() - began < 0.4
+
+
+async def test_commands_for_which_a_transaction_has_no_time_run_in_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "LONGEST", -1.0)
+    async with holdlog.AsyncStateStore(tmp_path / "state.db") as store:
+        calls = (store.claim(f"f{number}", agent="ann") for number in range(50))
+        claimed = await asyncio.gather(*calls)
+        assert sorted(it.position for it in claimed) == list(range(1, 51))
+        assert len({it.at for it in (await store.events()).events}) == 50
 
 
 # --- blocks in blocks
