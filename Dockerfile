@@ -1,4 +1,4 @@
-# holdlog with PostgreSQL and NATS clients: docs/servers.md.
+# holdlog with its clients of PostgreSQL and NATS: docker build -t holdlog .
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
@@ -20,7 +20,7 @@ LABEL org.opencontainers.image.title="holdlog" \
       org.opencontainers.image.description="Coordination store for AI agents: versioned shared values, and leases on files or any named resource. Over MCP, HTTP and as a library." \
       org.opencontainers.image.url="https://github.com/holdlog/holdlog" \
       org.opencontainers.image.source="https://github.com/holdlog/holdlog" \
-      org.opencontainers.image.documentation="https://github.com/holdlog/holdlog/blob/main/docs/servers.md" \
+      org.opencontainers.image.documentation="https://github.com/holdlog/holdlog/tree/main/docs" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="${VERSION}"
 RUN python -m pip uninstall --yes pip \
@@ -34,6 +34,5 @@ ENV PATH=/opt/holdlog/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data"]
-# No HEALTHCHECK: over stdio only the client could check, and a relay that waits to take over is as healthy as one that
-# publishes. Servers over HTTP have /readyz, which compose.yaml checks.
+# No HEALTHCHECK: only servers over HTTP have something to ask, /readyz, which compose.yaml checks.
 ENTRYPOINT ["holdlog"]

@@ -21,7 +21,7 @@ unexport VIRTUAL_ENV
 PYTEST = pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow lowest check lint fmt generate reference docs dist bench conformance inspector claude opencode
+.PHONY: help demo test rest slow lowest check lint fmt generate reference docs dist packages team bench conformance inspector claude opencode
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -79,6 +79,12 @@ dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wh
 
 bench: $(UV_FILE) ## measure against raw SQLite and agenthold (ARGS=values; --help lists the others)
 	$(UV) run python -m bench $(ARGS)
+
+packages: $(UV_FILE) ## build plugins, a registry entry and links for hosts into build/packages
+	@$(UV) run python deploy/packages.py
+
+team: $(UV_FILE) ## four agents, two servers over HTTP, PostgreSQL and NATS on this machine, in about a minute
+	@$(UV) run python -m examples.team
 
 conformance: $(UV_FILE) ## the official MCP suite against holdlog over HTTP, from npm
 	@$(UV) run --group conformance python -m tests.conformance.suite

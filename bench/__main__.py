@@ -1,4 +1,4 @@
-"""Measure: python -m bench values|claims|coroutines|processes|postgres|http|hooks [--json]
+"""Measure: python -m bench values|claims|coroutines|processes|postgres|http|hooks|soak [--json]
 
 All contestants of a table alternate in one run: compare the ratios, not the times. Nothing else should run meanwhile.
 """
@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from bench.claims import measure_claims
 from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_block, time_calls
 from bench.hooks import measure_hooks
 from bench.http import measure_http
+from bench.soak import measure_soak
 from tests.support.proxy import Proxy
 from tests.support.servers import Postgres, create_user
 
@@ -93,7 +94,7 @@ def _count_messages(process: Any, proxy: Proxy, do: str) -> float:
     return proxy.count_locked() / (BLOCK + 1)
 
 
-MEASURES = {
+MEASURES: dict[str, Callable[..., Iterator[Row]]] = {
     "values": measure_values,
     "claims": measure_claims,
     "coroutines": measure_coroutines,
@@ -101,6 +102,7 @@ MEASURES = {
     "postgres": measure_postgres,
     "http": measure_http,
     "hooks": measure_hooks,
+    "soak": measure_soak,
 }
 
 
@@ -108,8 +110,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("measure", choices=MEASURES)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--minutes", type=float, default=60, help="of soak")
     options = parser.parse_args()
-    for row in MEASURES[options.measure]():
+    arguments = [options.minutes] if options.measure == "soak" else []
+    for row in MEASURES[options.measure](*arguments):
         if options.json:
             print(json.dumps(row, ensure_ascii=False), flush=True)
         else:

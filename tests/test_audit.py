@@ -212,7 +212,7 @@ def test_rebuild_gives_claims_whose_rows_are_gone_a_full_life_and_waiters_time(p
             ask(place, f"INSERT INTO current VALUES ('record:n/{key}', 1, 1, 1, NULL)")
         row = "'z.py', 1, 0, 'exclusive', 'eve', 's', '', 1, 1, 1, NULL, NULL, 0, 0, NULL"
         ask(place, f"INSERT INTO claims VALUES ({row})")
-        assert verify(place) == "the view of claim:b.py differs from the log; run rebuild"
+        assert verify(place) == "the view of claim:b.py differs from the log; run doctor --rebuild"
         assert diagnose(place) == ["views"]
         assert ann.rebuild() == (8, 6, "ok")
         assert (diagnose(place), ann.rebuild().changed) == ([], 0)

@@ -1,5 +1,6 @@
 """What an attacker tried on claims: several stores of one session, several calls of one agent, blocks in blocks."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 import holdlog
+from holdlog.adapters.engine import engine as engine_module
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.values import SetValue
 from holdlog.domain.claims.commands import Acquire, Beat, Call, GiveUp
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
+from tests.conftest import both_stores
 from tests.support.claims import LONG, line, take
 from tests.support.library import in_thread
 from tests.support.waiting import until
@@ -172,6 +175,29 @@ def test_work_of_a_waiter_does_not_grow_with_the_cube_of_the_queue(open_file: Op
     assert calls[19] < 3 * calls[9], calls
 
 
+def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_seconds(open_file: Open) -> None:
+    store = open_file()
+    take(store, "d/", "zed")
+    engine, caller = engine_of(store)
+    for number in range(200):
+        resource = "d/a" if not number else ("d/b", "d/")[number % 2]
+        engine.run(Acquire(resource, f"w{number}", wait_seconds=500), caller)
+    began = time.process_time()
+    assert store.release("d/", agent="zed").granted_to == "w0"
+    assert time.process_time() - began < 0.4
+
+
+async def test_commands_for_which_a_transaction_has_no_time_run_in_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "LONGEST", -1.0)
+    async with holdlog.AsyncStateStore(tmp_path / "state.db") as store:
+        calls = (store.claim(f"f{number}", agent="ann") for number in range(50))
+        claimed = await asyncio.gather(*calls)
+        assert sorted(it.position for it in claimed) == list(range(1, 51))
+        assert len({it.at for it in (await store.events()).events}) == 50
+
+
 # --- blocks in blocks
 
 
@@ -313,3 +339,16 @@ def test_shorter_wait_of_the_same_agent_costs_no_turn(open_file: Open) -> None:
     until(lambda: len(line(ben, "a")) == 2)
     ben.release("a", agent="ben")
     assert (long.result().status, later.result().status) == ("claimed", "busy")
+
+
+@both_stores
+def test_write_may_be_the_first_to_notice_what_a_waiter_of_several_gets(kind: str, request: Any) -> None:
+    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
+    with holdlog.StateStore(place) as first, holdlog.StateStore(place) as second:
+        assert first.claim("x", agent="ann", lease_seconds=1)
+        engine, caller = engine_of(second)
+        assert engine.run(Acquire("x", "ben", also=["y"], wait_seconds=50), caller).status == "busy"
+        until(lambda: first.status("x").status == "available")
+        lost = first.set("n", "k", 1, updated_by="ann").lost
+        assert [(it.resource, it.held_by) for it in lost or ()] == [("x", "ben")]
+        assert second.status("y").held_by == "ben"

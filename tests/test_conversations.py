@@ -5,6 +5,7 @@ import copy
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import termios
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, Rename, find_conversation, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks.clients import CLIENTS, Project
-from holdlog.adapters.operating_system.processes import identify_process
+from holdlog.adapters.operating_system.processes import identify_process, is_alive
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.operations.steps import claim, take_steps
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION
@@ -345,3 +346,58 @@ def test_what_an_agent_claimed_under_one_name_is_not_that_of_its_other_name(root
     assert call(one, resource="src/a.py", agent="w1")["status"] == "already_claimed"
     assert one.edit("src/a.py") == ""
     assert held(root) == {"src/a.py": "w1"}
+
+
+def end_server(host: Host) -> None:
+    """End the only child of a host, as one does that restarts its server."""
+    with open(f"/proc/{host.process.pid}/task/{host.process.pid}/children") as file:
+        (child,) = map(int, file.read().split())
+    server = identify_process(child)
+    os.kill(child, signal.SIGTERM)
+    until(lambda: is_alive(server) is False)
+
+
+def test_end_of_a_server_leaves_what_a_conversation_holds_to_no_other_of_its_host(root, one):
+    two = another(one, "s-2")
+    one.serve()
+    for host, name in ((one, "src/a.py"), (two, "src/b.py")):
+        assert call(host, resource=name, agent="bob")["status"] == "claimed"
+    end_server(one)
+    assert two.edit("src/a.py") != ""
+    one.serve()
+    assert call(two, resource="src/a.py", agent="bob")["status"] == "busy"
+    assert call(one, resource="src/a.py", agent="bob")["status"] == "already_claimed"
+    assert sessions(root) == {"src/a.py": "s-1", "src/b.py": "s-2"}
+
+
+def test_end_of_a_sub_agent_under_the_name_of_its_agent_ends_nothing_of_it(root, one):
+    assert one.edit("src/a.py") == ""
+    (name,) = held(root).values()
+    sub = copy.copy(one)
+    sub.facts = {**one.facts, "agent_id": "sub-1"}
+    one.serve()
+    assert call(sub, resource="src/b.py", agent=name)["status"] == "claimed"
+    sub.hook("SubagentStop")
+    assert held(root) == {"src/a.py": name, "src/b.py": name}
+    one.end()
+    assert held(root) == {}
+
+
+def test_end_of_a_conversation_ends_what_it_held_under_each_of_its_names(root, one):
+    two = another(one, "s-2")
+    one.serve()
+    for name in ("w1", "w2"):
+        assert call(one, resource=f"src/{name}.py", agent=name)["status"] == "claimed"
+    assert call(two, resource="src/a.py", agent="w1")["status"] == "claimed"
+    one.end()
+    assert held(root) == {"src/a.py": "w1"}
+
+
+def test_end_of_a_command_leaves_nothing_of_the_agent_that_ran_it(root, one):
+    sub = copy.copy(one)
+    sub.facts = {**one.facts, "agent_id": "sub-1"}
+    sub.change("src/a.py", "x = 2\n")
+    command = "holdlog run --claim custom://build -- true; sleep 60"
+    assert sub.denied(command) == ""
+    assert sub.command(command.partition(";")[0]).code == 0
+    assert "your sub-agent" in one.edit("src/a.py")

@@ -19,6 +19,7 @@ WRITTEN.remove(DOCS / "reference.md")  # tools/write_reference.py makes that one
 PAGES = sorted([*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md"), *DOCS.parent.glob("*/README.md")])
 OPTIONAL = re.compile(r"\[[^\]]*\]")
 HOOK = "holdlog hook"  # which reads its words without a parser
+TESTS = re.compile(r"`((?:doors/)?test_\w+\.py)(?:::(\w+))?`")
 WORDS = re.compile(r"…|\b(NS|KEY|VALUE|N|NAME|FILE|PATH|TEXT|RESOURCE|ID)\b")
 
 
@@ -54,9 +55,8 @@ def list_commands(page: Path) -> list[str]:
     text = page.read_text()
     lines = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
     lines += re.findall(r"^    (holdlog .*)$", text, re.MULTILINE)
-    shown = [line.partition(" > ")[0] for line in lines if line.startswith("holdlog ")] + re.findall(
-        r"`(holdlog [^`\n]+)`", text
-    )
+    shown = [line for line in lines if line.startswith("holdlog ")] + re.findall(r"`(holdlog [^`\n]+)`", text)
+    shown = [re.split(r" [|>] ", line)[0] for line in shown]
     filled = [WORDS.sub(lambda word: "codex" if word[0] == "NAME" else "1", OPTIONAL.sub("", line)) for line in shown]
     return [f"{line} --help" if line.count(" ") == 1 else line for line in filled if not line.startswith(HOOK)]
 
@@ -103,3 +103,20 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
         file = page.parent / target if target else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+PROMISED = sorted(set(TESTS.findall((DOCS / "promises.md").read_text())))
+
+
+def test_each_promise_names_tests():
+    promises = re.findall(
+        r"^\d+\. (.*?)(?=^\d+\. |^#|\Z)", (DOCS / "promises.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert [promise for promise in promises if not TESTS.search(promise)] == []
+    assert len(promises) > 40
+
+
+@pytest.mark.parametrize(("file", "test"), PROMISED)
+def test_a_promise_names_a_test_that_exists(file, test):
+    text = (DOCS.parent / "tests" / file).read_text()
+    assert not test or re.search(rf"^(async )?def test_{test}\(", text, re.MULTILINE)

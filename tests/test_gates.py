@@ -18,8 +18,8 @@ FAST = (
 )
 """What a hook loads: the standard library alone."""
 SLOW_TO_IMPORT = {"dataclasses", "inspect", "asyncio"}
-FOR_SOME_HOOKS = {"tree_sitter", "tree_sitter_bash", "pathspec"}
-"""Imported inside functions, where a command or a policy needs them."""
+FOR_SOME_HOOKS = {"tree_sitter", "tree_sitter_bash"}
+"""Imported inside functions, where a command needs them."""
 PUBLIC = {"holdlog", "holdlog.eventsourcing", "holdlog.langgraph"}
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
-from holdlog.adapters.hooks.changes import compare, describe, list_marks, read_stashed
-from holdlog.adapters.hooks.commands import ShellCall
+from holdlog.adapters.hooks.commands import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
 from holdlog.adapters.hooks.shell import read_shell
 from holdlog.adapters.hooks.works import Works
@@ -195,13 +194,12 @@ def test_agent_and_its_sub_agents_are_one_party_but_for_what_these_hold(sides):
     assert "src/b.py" in sides.denied("two", "git stash")
 
 
-def test_worktree_and_branch_of_a_live_session_are_not_removed(sides, root, tmp_path):
+def test_worktree_of_a_live_session_is_not_removed(sides, root, tmp_path):
     tree = tmp_path / "tree"
     git(root, "worktree", "add", "-q", "-b", "topic", str(tree))
     removing = [
         "git worktree remove --force ../tree",
         "git worktree remove tree",
-        "git branch -D topic",
         "rm -rf ../tree",
     ]
     assert [it for it in removing if sides.guard("two", it) != Verdict()] == []
@@ -209,8 +207,11 @@ def test_worktree_and_branch_of_a_live_session_are_not_removed(sides, root, tmp_
     assert [it for it in removing if "(claude-one" not in sides.denied("two", it)] == []
     assert "src/b.py" in sides.denied("two", "git -C ../tree stash")
     assert sides.denied("two", "git stash") == ""
+    git(root, "worktree", "add", "-q", "-b", "inner", "build/trees/x")
+    sides.edit("one", "src/a.py", folder=root / "build/trees/x")
+    assert "build/trees/x (claude-one" in sides.denied("two", "rm -rf build")
     sides.end("one")
-    assert [it for it in removing if sides.guard("two", it) != Verdict()] == []
+    assert [it for it in (*removing, "rm -rf build") if sides.guard("two", it) != Verdict()] == []
 
 
 def test_stash_entry_belongs_to_the_session_that_made_it(sides, root):
@@ -246,14 +247,22 @@ def test_git_that_cannot_be_asked_leaves_the_command_unguarded_and_says_so(sides
     assert (denial, "this git command is not guarded" in warning) == ("", True)
 
 
-def test_submodule_is_reached_by_foreach_and_by_a_forced_update(sides, root, tmp_path):
-    library = repository(tmp_path / "library", has_store=False)
-    subprocess.run(
-        ["git", "-c", "protocol.file.allow=always", "submodule", "-q", "add", library, "lib"], cwd=root, check=True
-    )
-    reading = read_call(read_shell("git submodule foreach 'rm own.py; git stash'", str(root)))
-    assert f"{root}/lib/own.py" in reading.targets.paths
-    assert [it.folder for it in reading.actions if it.name == "git stash"] == [f"{root}/lib"]
+def test_cleaning_by_force_removes_no_worktree_in_which_another_session_works(sides, root):
+    write(root / ".git/info/exclude", ".claude/\n")
+    inside = [
+        (".claude/worktrees/x", "git clean -ffdx"),
+        ("trees/y", "git clean -ffd"),
+        ("trees/y", "git clean -ff trees"),
+    ]
+    for number, (name, _) in enumerate(inside[:2]):
+        git(root, "worktree", "add", "-q", "-b", f"topic-{number}", name)
+    assert [it for _, it in inside if sides.guard("two", it) != Verdict()] == []
+    for name, command in inside:
+        sides.edit("one", "src/b.py", "x = 3\n", folder=root / name)
+        assert f"work of another session: {name} (claude-one" in sides.denied("two", command)
+        assert sides.denied("one", command) == ""
+    assert sides.denied("two", "git clean -ffd src") == sides.denied("two", "git clean -fdx trees") == ""
+    assert sides.denied("two", "git clean -ffd -e trees") == sides.denied("two", "git clean -ff") == ""
 
 
 def test_paths_that_git_commands_name_are_targets(root):
@@ -310,8 +319,5 @@ def test_works_in_a_database_are_guarded(root, postgres):
         assert call.compare("c-1") == ""
         sides.stashed = read_stashed(sides.engine.store)
         assert "stash@{0} (claude-two" in sides.denied("one", "git stash pop")
-        one = ShellCall(sides.engine, Who("claude-one", "one"), Caller("one"), sides.workspaces(root), postgres)
-        assert "a command of another session changed" in one.take_news()
-        assert one.take_news() == ""
     finally:
         sides.engine.close()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import pytest
 import holdlog
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import list_conversations
+from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.places import Place
+from holdlog.adapters.hooks.work import open_work
 from holdlog.adapters.operating_system.processes import identify_host
 from tests.support.hosts import Session, held, repository, run_hook, store_of, write
+from tests.support.programs import HOLDLOG, environment
 
 
 @pytest.fixture
@@ -200,3 +205,48 @@ def test_claim_of_an_edit_that_a_person_refused_ends_with_the_turn(root, one):
     assert (asked["permissionDecision"], len(held(root))) == ("ask", 1)
     one.hook("Stop")
     assert held(root) == {}
+
+
+def test_hooks_of_one_agent_that_run_at_once_keep_what_the_other_has_noted(root, one):
+    one.hook("SessionStart", source="startup")
+    facts = {**one.facts, "hook_event_name": "PreToolUse"}
+    tool = {"tool_name": "mcp__holdlog__holdlog_claim", "tool_input": {"resource": "x", "agent": "ann"}}
+    edit = {"tool_name": "Edit", "tool_use_id": "t-3", "tool_input": {"file_path": str(root / "src/a.py")}}
+    calls = [parse({**facts, **given}, None) for given in (tool | {"tool_use_id": it} for it in ("t-1", "t-2"))]
+    calls.append(parse({**facts, **edit}, None))
+    assert one.edit("src/a.py") == ""
+    place = Place(str(store_of(root)), str(root))
+    with ExitStack() as stack:
+        works = [stack.enter_context(open_work(it, place, [str(root / "src/a.py")] if it.id == "t-3" else [], True))
+                 for it in calls if it is not None]  # fmt: skip
+        assert [work.answer().decision for work in works] == ["", "", ""]
+        (row,) = list_conversations(works[0].engine.store, None, "s-1")
+    assert (row.name, set(row.calls)) == ("ann", {"t-1", "t-2"})
+    assert held(root) == {"src/a.py": "ann"}
+
+
+def take(root: Path, name: str) -> None:
+    """A person ends the claim of a file."""
+    release = ("release", name, "--force", "--reason", "urgent", "--agent", "eve")
+    subprocess.run([HOLDLOG, *release], cwd=root, env=environment(), check=True, capture_output=True)
+
+
+def test_loss_is_told_by_the_next_hook_whose_text_reaches_the_agent(root, one):
+    assert one.edit("src/a.py") == one.edit("src/b.py") == ""
+    take(root, "src/a.py")
+    one.agent("sub-1").hook("SubagentStop")
+    one.hook("Stop")
+    told = one.hook("UserPromptSubmit", prompt="go on")
+    assert "a person took src/a.py" in told["additionalContext"]
+    assert one.edit("src/b.py") == ""
+    take(root, "src/b.py")
+    assert "a person took src/b.py" in one.read("own.py")["additionalContext"]
+    assert one.hook("UserPromptSubmit", prompt="go on") == {}
+
+
+def test_agent_of_codex_whose_hooks_reach_it_after_an_edit_is_told_then(root):
+    codex = Session(root, "s-1", turn_id="t")
+    assert codex.edit("src/a.py") == ""
+    take(root, "src/a.py")
+    assert codex.pre("own.py") == {}
+    assert "a person took src/a.py" in codex.read("own.py")["additionalContext"]

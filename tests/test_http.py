@@ -320,3 +320,12 @@ def test_posted_hook_takes_paths_below_the_root_of_its_worktree(server: HttpServ
     assert "deny" in server.request("POST", "/hook?root=/srv/ben", json=elsewhere).text
     outside = call | {"session_id": "two", "tool_input": {"file_path": "/etc/hosts"}}
     assert server.request("POST", "/hook?root=/home/ann/project", json=outside).json() == {}
+
+
+def test_posted_hook_tells_what_its_agent_has_lost(server: HttpServer, tmp_path: Path) -> None:
+    call = {"session_id": "one", "cwd": "/srv/ann", "hook_event_name": "PreToolUse", "tool_name": "Edit"}
+    edits = [call | {"tool_use_id": it, "tool_input": {"file_path": f"/srv/ann/{it}.py"}} for it in ("a", "b")]
+    assert server.request("POST", "/hook?root=/srv/ann", json=edits[0]).json() == {}
+    release = ("release", "a.py", "--force", "--reason", "urgent", "--agent", "eve", "--db", tmp_path / "state.db")
+    assert run(*release, cwd=tmp_path).out.startswith("released")
+    assert "a person took a.py" in server.request("POST", "/hook?root=/srv/ann", json=edits[1]).text

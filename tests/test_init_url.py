@@ -143,6 +143,15 @@ def test_end_of_a_subagent_releases_only_what_it_holds(team: Team) -> None:
     assert list(team.held()) == ["src/a.py"]
 
 
+def test_end_of_a_subagent_under_the_name_of_its_agent_releases_nothing_on_the_server(team: Team) -> None:
+    ann = Member(team.first, "ann")
+    assert ann.edit("src/a.py") == ""
+    named = {"resource": "custom://x", "agent": team.held()["src/a.py"]}
+    ann.agent("task").hook("PreToolUse", tool_name="mcp__holdlog__claim", tool_input=named)
+    ann.agent("task").hook("SubagentStop")
+    assert list(team.held()) == ["src/a.py"]
+
+
 def test_agent_with_its_receipt_holds_the_same_claims_over_mcp_and_hooks(team: Team) -> None:
     ann = Member(team.first, "ann")
     assert "your receipt ann" in ann.hook("SessionStart", source="startup")["additionalContext"]

@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_names, has_store
-from holdlog.adapters.cli.texts import print_json, print_note, print_text, show_duration
+from holdlog.adapters.cli.texts import print_json, print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import find_top, mask_password
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
@@ -136,11 +137,11 @@ def _check(
 
 def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
     agent, shown = work.who.agent, shlex.quote(path)
-    text = f"{path}: held by {agent} for {show_duration(work.seconds)}"
-    rule = None if "://" in path else _find_rule(os.path.abspath(path))
+    text = f"{path}: held by {agent} for {format_duration(work.seconds)}"
+    mode = "" if "://" in path else _find_mode(os.path.abspath(path))
     why_not = {
         f", in workspace {elsewhere}; coordinate before you merge": elsewhere is not None,
-        f", and {FILE} only warns": rule is not None and rule[0] == "warn",
+        f", and {FILE} only warns": mode == "warn",
         "": committer.agent == "",
         ", a sub-agent of yours": agent.startswith(f"{committer.agent}/") and committer.agent != "",
         ", in a session that has ended": not work.is_live,
@@ -155,22 +156,18 @@ def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer
 
 def _check_person(path: str, absolute: str, committer: Committer) -> Problem | None:
     """Whether only a person may change a file, and an agent is about to."""
-    rule = None if "://" in path else _find_rule(absolute)
-    if rule is None or rule[0] != "human" or committer.is_person:
+    if "://" in path or committer.is_person or _find_mode(absolute) != "human":
         return None
     blocks = committer.agent != ""
     todo = "describe the change that you need to your user" if blocks else "if you are a person, go on"
-    return Problem(
-        path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({rule[1]}); {todo}"
-    )
+    return Problem(path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {todo}")
 
 
-def _find_rule(absolute: str) -> tuple[str, str] | None:
-    """Mode and source of the rule for a path."""
+def _find_mode(absolute: str) -> str:
+    """The mode of a path; empty outside of a worktree."""
     real = os.path.realpath(absolute)
     root = find_top(os.path.dirname(real))
-    rule = None if root is None else read_policy(root).find_rule(os.path.relpath(real, root))
-    return None if rule is None else (rule.mode, rule.source)
+    return "" if root is None else read_policy(root).find_rule(os.path.relpath(real, root)).mode
 
 
 def _list_policy_warnings() -> list[str]:

@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
-from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration, show_table
+from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_table
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names
 from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
 from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
@@ -246,5 +247,5 @@ def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commi
 def _describe(work: Work) -> str:
     ended, agent = "" if work.is_live else ", whose session has ended", work.who.agent
     if work.holds:
-        return f"held by {agent} for {show_duration(work.seconds)}{ended}"
-    return f"changed {show_duration(work.seconds)} ago by {agent}{ended}"
+        return f"held by {agent} for {format_duration(work.seconds)}{ended}"
+    return f"changed {format_duration(work.seconds)} ago by {agent}{ended}"

@@ -17,7 +17,7 @@ BAD_ARGUMENTS: Final = 2
 INTERRUPTED: Final = 130
 BY_HAND: Final = {
     "hook": "cli.commands:print_hook_help",
-    "serve": "cli.serve:run",
+    "serve": "cli.settings:serve",
     "init": "hooks.init:run",
     "check": "cli.check:run",
     "commit": "cli.commit:run",
@@ -28,8 +28,8 @@ BY_HAND: Final = {
     "log": "cli.log:run",
     "export": "cli.transfer:export",
     "import": "cli.transfer:import_",
-    "thread": "cli.threads:run",
-    "token": "cli.tokens:run",
+    "thread": "cli.actions:run_thread",
+    "token": "cli.actions:run_token",
     "relay": "nats.relay:run",
     "subscribe": "nats.subscriber:run",
     "completion": "cli.completion:run",

@@ -9,7 +9,6 @@ from holdlog.adapters.cli.fields import list_names, name_word
 from holdlog.adapters.cli.texts import (
     show_author,
     show_clock,
-    show_duration,
     show_fields,
     show_line,
     show_since,
@@ -17,6 +16,7 @@ from holdlog.adapters.cli.texts import (
     show_time,
     show_value,
 )
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operations.base import Operation
 
 Object = dict[str, Any]
@@ -66,7 +66,7 @@ def add_remark(command: str, response: Object) -> str:
     if command == "update" and "version" in response:
         return f"version {response['version']}"
     if command == "get" and "expires_in_seconds" in response:
-        return f"expires in {show_duration(response['expires_in_seconds'])}"
+        return f"expires in {format_duration(response['expires_in_seconds'])}"
     return ""
 
 
@@ -131,10 +131,10 @@ def _show_version(row: Object) -> tuple[str, ...]:
 
 def _show_claim(held: Object) -> tuple[str, ...]:
     author = show_author(held["held_by"], held.get("principal"))
-    left = f"expires in {show_duration(held['expires_in_seconds'])}" if "expires_in_seconds" in held else ""
+    left = f"expires in {format_duration(held['expires_in_seconds'])}" if "expires_in_seconds" in held else ""
     away = ", not connected" if held.get("holder_connected") is False else ""
     shared = "shared" if held["mode"] == "shared" else ""
-    since = f"for {show_duration(held['held_for_seconds'])}"
+    since = f"for {format_duration(held['held_for_seconds'])}"
     return held["resource"], author, shared, since, left + away, held.get("holder_note", "")
 
 
@@ -144,7 +144,7 @@ def _show_queue(line: list[Object]) -> list[tuple[str, ...]]:
             f"  {number}. in queue",
             show_author(waiter["agent"], waiter.get("principal")),
             "shared" if waiter["mode"] == "shared" else "",
-            f"for {show_duration(waiter['since_seconds'])}",
+            f"for {format_duration(waiter['since_seconds'])}",
             "away" if waiter.get("present") is False else "",
             waiter.get("note", ""),
         )
@@ -352,7 +352,7 @@ def _show_content(name: str, content: Any) -> str:
     if name == "at" or name.endswith("_at"):
         return show_time(datetime.fromisoformat(content))
     if name.endswith("_seconds"):
-        return show_duration(content)
+        return format_duration(content)
     if isinstance(content, list):
         return "; ".join(_show_content("", item) for item in content)
     if isinstance(content, dict):

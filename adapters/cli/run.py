@@ -13,8 +13,9 @@ from typing import Any, Final
 from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_caller, find_names, open_to_write
-from holdlog.adapters.cli.texts import print_note, show_duration, show_since
+from holdlog.adapters.cli.texts import print_note, show_since
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.processes import name_handle
 from holdlog.adapters.operations.claims import Claim, FindEnd
 from holdlog.adapters.operations.steps import take_steps
@@ -220,5 +221,5 @@ def _explain(refusal: HoldlogError) -> str:
     if isinstance(refusal, DeadlockError):
         return f"{hold.resource}: its holder waits for a claim of yours; release that first"
     since = show_since(hold.claimed_at, hold.held_for_seconds)
-    left = f"for another {show_duration(hold.expires_in_seconds)} unless renewed"
+    left = f"for another {format_duration(hold.expires_in_seconds)} unless renewed"
     return f"{hold.resource} is held by {hold.held_by} {since}, {left}; nothing was run; to queue, add --wait 600"

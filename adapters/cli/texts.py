@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from holdlog.adapters.operating_system.files import format_duration
+
 NEXT_STEP: Final = "the first claim or set creates it, for example: holdlog claim README.md"
 WIDEST_VALUE: Final = 60
 """Characters of a value in a table."""
@@ -58,16 +60,7 @@ def show_clock(time: datetime) -> str:
 
 
 def show_since(time: datetime, seconds: float) -> str:
-    return f"since {show_clock(time)} ({show_duration(seconds)})"
-
-
-def show_duration(seconds: float) -> str:
-    """The largest unit and the next smaller one, up to days."""
-    whole = int(seconds)
-    for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {smaller}"
-    return f"{whole} s"
+    return f"since {show_clock(time)} ({format_duration(seconds)})"
 
 
 def show_table(rows: Sequence[tuple[str, ...]]) -> str:

@@ -3,14 +3,14 @@ store."""
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.stores.sql import HOLDERS_OF_HOST
+from holdlog.adapters.stores.sql import CONVERSATION_HOSTS, HOLDERS_OF_HOST
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
 from holdlog.domain.moment import LEASE, SECOND, Caller
-from holdlog.domain.refusals import UnavailableError
+from holdlog.domain.refusals import HoldlogError, UnavailableError
 
 if TYPE_CHECKING:
     from holdlog.adapters.engine.engine import Engine
@@ -29,8 +29,6 @@ class Beats:
         """Those that got something since the last beat began."""
         self.holders: dict[Who, Caller] = {}
         """Those that may hold something, with their last caller."""
-        self._guests: set[Who] = set()
-        """Agents of the host's hooks, whose calls do not come through this process."""
         self._calls: dict[object, tuple[Who, tuple[Renewal, ...], Any]] = {}
         """Those that are open, with what they wait for."""
         self._shortest = LEASE
@@ -61,7 +59,6 @@ class Beats:
         if caller.handle is None:
             return
         self._recent.add(who)
-        self._guests.discard(who)
         if caller.request_id is not None:
             caller = caller._replace(request_id=None)  # a beat is no repeat of that request
         if self.holders.get(who) == caller:
@@ -97,7 +94,13 @@ class Beats:
         self._is_stopped = True
         self._wake.set()
         with self._lock:
-            return [(Leave(calling, frozenset(self._guests)), caller) for caller in set(self.holders.values())]
+            holders = dict(self.holders)
+        guests = frozenset(holders)
+        with suppress(HoldlogError):
+            rows = self._engine.store.read(CONVERSATION_HOSTS, {}) if holders else ()
+            conversations = {session for session, _, has_ended in rows if not has_ended}  # go on without this process
+            guests = frozenset(who for who in holders if who.session in conversations)
+        return [(Leave(calling, guests), caller) for caller in set(holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()
@@ -124,9 +127,7 @@ class Beats:
             times = {"host": self._server.host, "now": self._engine.store.steady()}
             for agent, session in self._engine.store.read(HOLDERS_OF_HOST, times):
                 with self._lock:
-                    if (who := Who(agent, session)) not in self.holders:
-                        self.holders[who] = self._server._replace(session=session)
-                        self._guests.add(who)
+                    self.holders.setdefault(Who(agent, session), self._server._replace(session=session))
         with self._lock:
             callers, self._recent = set(self.holders.values()), set()
         for caller in callers:

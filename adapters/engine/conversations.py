@@ -156,9 +156,9 @@ def enter_server(engine: Any, caller: Caller) -> None:
     that are in no conversation. Raises UnavailableError."""
     times = (str(caller.lease), str(caller.idle_limit))
     row = Conversation(caller.session, "", caller.handle or "", caller.host or "-", 0, {}, False, times)
+    engine.beats.serve(caller)
     with engine.write_alone() as batch:
         engine.store.execute(PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
-    engine.beats.serve(caller)
 
 
 def leave_server(engine: Any, caller: Caller) -> None:

@@ -30,6 +30,8 @@ from holdlog.domain.state import Decision, Reads, State
 from holdlog.projections.fold import fold
 
 MAX_BATCH: Final = 256
+LONGEST: Final = 0.5
+"""Seconds after which a transaction runs no more commands, as other processes wait for the lock."""
 MAX_WAITING: Final = 10_000
 ATTEMPTS: Final = 5
 """How often a transaction runs that loses its connection."""
@@ -140,9 +142,10 @@ class Engine:
         self.waiters.wake_all()
 
     def decide(self, command: Command, caller: Caller, batch: Batch) -> Any:
-        """Run a command in the block of `write_alone`. Raises the refusal."""
+        """Run a command in the block of `write_alone`. What its session has lost is not in the result, and stays to be
+        reported. Raises the refusal."""
         job = Job(command, caller)
-        self._decide(job, batch)
+        self._decide(job, batch, reports=False)
         if job.error is not None:
             raise job.error
         return job.result
@@ -299,7 +302,7 @@ class Engine:
             raise
         return len(jobs)
 
-    def _commit_or_fail(self, jobs: Sequence[Job]) -> None:
+    def _commit_or_fail(self, jobs: list[Job]) -> None:
         try:
             batch = self._commit(jobs)
         except HoldlogError as error:
@@ -327,8 +330,9 @@ class Engine:
                 self.waiters.wake(row[1] for row in batch.rows)
         _resolve(jobs)
 
-    def _commit(self, jobs: Sequence[Job], attempt: int = 1) -> Batch:
-        """One transaction. Runs again if its connection is lost before it has committed."""
+    def _commit(self, jobs: list[Job], attempt: int = 1) -> Batch:
+        """One transaction. Runs again if its connection is lost before it has committed. Commands for which it has no
+        time go back to the queue, and from `jobs`."""
         holds = self.beats.holders
         reads: list[tuple[Reads, Caller]] = []
         for job in jobs:
@@ -344,7 +348,12 @@ class Engine:
         try:
             if batch.state.board is not None and not batch.state.board.is_quiet:
                 self._settle(batch, reads)
-            for job in jobs:
+            began = time.monotonic()
+            for number, job in enumerate(jobs):
+                if number and time.monotonic() - began > LONGEST:
+                    self._queue.extendleft(reversed(jobs[number:]))
+                    del jobs[number:]
+                    break
                 job.error = None
                 self._decide(job, batch)
         except BaseException:
@@ -363,7 +372,7 @@ class Engine:
         self._refusals = [] if writes else refusals[-MAX_REFUSALS:]
         return batch
 
-    def _decide(self, job: Job, batch: Batch) -> None:
+    def _decide(self, job: Job, batch: Batch, reports: bool = True) -> None:
         command, caller = job.command, job.caller
         try:
             position = batch.head.position + len(batch.rows)
@@ -394,7 +403,7 @@ class Engine:
             for who in board.entered:
                 self.beats.follow(who, caller)
             board.entered = []
-            if not board.is_quiet and getattr(result, "lost", events) is None:
+            if reports and not board.is_quiet and getattr(result, "lost", events) is None:
                 result = result._replace(lost=board.take_losses() or None)
         if job.result is not None:
             result = _keep_reported(job.result, result)

@@ -1,27 +1,40 @@
-"""What hooks do about a call of an agent's shell in one store: judge its git commands, and compare afterwards what
-nobody could know beforehand. The table `files` keeps what a command found, and what others did to an agent's files."""
+"""What hooks do about a call of an agent's shell in one store: judge its commands, and compare afterwards what nobody
+could know beforehand: files that other sessions hold, HEAD and git's stash. The table `files` keeps what a command
+found until it has ended."""
 
 import os
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.hooks import changes
+from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names, shorten
+from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, locate, read_head, read_stash
+from holdlog.adapters.hooks.files import MISSING, digest_of
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
 from holdlog.adapters.hooks.words import read_options
-from holdlog.adapters.hooks.works import Works
-from holdlog.adapters.operating_system.location import STORE_FILE, Repository
+from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.location import STORE_FILE, Repository, find_top
 from holdlog.adapters.operating_system.workspaces import Workspaces
-from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE
+from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import is_of_agent
 
-_NEWS: Final = {
-    "changed": "a command of another session changed {}, which you work on; read it again",
-    "committed": "a command of another session took {} into a commit",
+MAX_FILES: Final = 64
+MAX_BYTES: Final = 1024 * 1024
+"""Of a file that is compared."""
+MAX_EXAMINED: Final = 1_000
+"""Files below a folder that is held."""
+STASH: Final = "stash:"
+"""Begins the mark of a repository's stash, and the name under which a store keeps whose an entry is."""
+_HEAD: Final = "head:"
+_TEXTS: Final = {
+    "changed": ("changed", ""),
+    "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
 }
 _CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
 _VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
@@ -38,9 +51,21 @@ class ShellCall:
         self._workspaces = workspaces
         self._store = store
 
+    def judge(self, reading: Reading, folder: str) -> Verdict:
+        """Judge the git commands that run in the repositories of this store."""
+        if not (reading.actions or reading.problem):
+            return Verdict()
+        source = Source(self._look(), self._workspaces, read_stashed(self._engine.store))
+
+        def find_source(repository: Repository) -> Source | None:
+            own = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
+            return source if own == self._store or not os.path.exists(own) else None
+
+        return guard_command(reading, folder, find_source)
+
     def judge_own(self, commands: Sequence[tuple[str | None, ...]]) -> str | None:
-        """Why commands of holdlog, as of Targets, are denied: they do what only a person may, or act under the name of
-        another agent, as far as their words show. Scripts and variables of the agent's environment are not read, so a
+        """Why commands of holdlog, as of Targets, are denied: they do what only a person may do, or act under the name
+        of another agent. As far as words show it: scripts and variables of the agent's environment are not read, so a
         host's permissions must do the rest."""
         name = self._who.agent
         for agent, *words in commands:
@@ -57,51 +82,28 @@ class ShellCall:
                     return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."
         return None
 
-    def judge(self, reading: Reading, folder: str) -> Verdict:
-        """Judge the git commands that run in the repositories of this store."""
-        if not (reading.actions or reading.problem):
-            return Verdict()
-        source = Source(self._look(), self._workspaces, changes.read_stashed(self._engine.store))
-
-        def find_source(repository: Repository) -> Source | None:
-            own = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
-            return source if own == self._store or not os.path.exists(own) else None
-
-        return guard_command(reading, folder, find_source)
-
     def note(self, reading: Reading, folder: str, call: str) -> None:
         """Note what a command finds that may do something to files of others, or make an entry of a stash."""
         stashes = any(action.name.startswith("git stash") for action in reading.actions)
         if reading.targets.reports or stashes:
-            marks = changes.list_marks(reading, self._look(), self._workspaces, folder)
+            marks = list_marks(reading, self._look(), self._workspaces, folder)
             if marks:
                 self._put(self._who.session, f"before {call}", marks)
 
     def compare(self, call: str) -> str:
-        """Record what happened to files of others while a command ran, for them, too. Returns what its agent is shown;
-        empty if there is nothing."""
+        """Record what happened to files of others while a command ran: they are warned before they edit these again.
+        Returns what its agent is shown; empty if there is nothing."""
         rows = self._take(f"before {call}")
         if not rows:
             return ""
         marks, since = {name: mark for name, mark, _ in rows}, min(at for _, _, at in rows) / SECOND
-        after = changes.compare(marks, since, self._look(), self._workspaces)
+        after = compare(marks, since, self._look(), self._workspaces)
         for it in after.differences:
             if it.verb == "changed":
                 self._engine.run(Call(self._who.agent, changes=((it.resource, it.sha256),)), self._caller)
-            self._put(it.who.session, f"news {it.who.agent}", {it.resource: f"{it.verb} {self._who.agent}"})
         if after.stashed:
-            self._put(self._who.session, self._who.agent, {f"{changes.STASH}{commit}": "" for commit in after.stashed})
-        return changes.describe(after.differences, self._workspaces)
-
-    def take_news(self) -> str:
-        """What commands of others did to files that the agent holds, once; empty if there is nothing."""
-        texts = []
-        rows = self._take(f"news {self._who.agent}")
-        for verb, text in _NEWS.items():
-            named = [(name, by) for name, fact, _ in rows for kind, by in [fact.split(" ", 1)] if kind == verb]
-            names = [f"{shorten(self._workspaces.spell(name))} (by {shorten(by)})" for name, by in named]
-            texts += [text.format(list_names(names))] if names else []
-        return f"holdlog: {'; '.join(texts)}." if texts else ""
+            self._put(self._who.session, self._who.agent, {f"{STASH}{commit}": "" for commit in after.stashed})
+        return describe(after.differences, self._workspaces)
 
     def _look(self) -> Works:
         return Works(self._engine.store, self._who, self._caller.host)
@@ -121,3 +123,117 @@ class ShellCall:
             with self._engine.write_alone():
                 self._engine.store.execute(FORGET_MARKS, key)
         return rows
+
+
+class Difference(NamedTuple):
+    """What happened to a file that another session holds. `verb`: changed or committed. `sha256`: of a changed one,
+    None if it is missing."""
+
+    resource: str
+    who: Who
+    verb: str
+    sha256: str | None
+
+
+class After(NamedTuple):
+    """`stashed`: the commits of new entries of the stash."""
+
+    differences: tuple[Difference, ...] = ()
+    stashed: tuple[str, ...] = ()
+
+
+def list_marks(reading: Reading, works: Works, workspaces: Workspaces, folder: str) -> dict[str, str]:
+    """What a command finds that may change files of others or make an entry of a stash; empty: nothing is to be
+    compared. `folder`: where the agent works."""
+    marks = {}
+    if reading.targets.reports:
+        paths = islice(_list_watched(works, workspaces), MAX_FILES)
+        marks = {resource: digest_of(path) for resource, path, _ in paths}
+        root = find_top(folder)
+        if marks and root is not None:
+            with suppress(GitFailedError):
+                marks[_HEAD + root] = read_head(root)
+    for action in reading.actions:
+        if action.name.startswith("git stash") and action.kinds:
+            with suppress(GitFailedError):
+                repository = locate(action.folder, action.options)
+                if repository is not None:
+                    marks[STASH + repository.common] = next((it for it, _ in read_stash(repository.common)), "")
+    return marks
+
+
+def compare(marks: Mapping[str, str], since: float, works: Works, workspaces: Workspaces) -> After:
+    """What is different after a command. `since`: when the marks were made, in seconds since 1970. What its holder's
+    hooks have recorded since is no difference."""
+    differences, stashed, heads = list[Difference](), list[str](), dict[str, str]()
+    changes = works.read_changes([name for name in marks if not name.startswith((STASH, _HEAD))])
+    watched = {resource: (path, work) for resource, path, work in _list_watched(works, workspaces)}
+    for name, mark in marks.items():
+        if name.startswith(STASH):
+            entries = [commit for commit, _ in read_stash(name.removeprefix(STASH))]
+            stashed += entries[: entries.index(mark)] if mark in entries else entries if not mark else []
+        elif name.startswith(_HEAD):
+            heads[name.removeprefix(_HEAD)] = mark
+        elif name in watched:
+            path, work = watched[name]
+            digest, change = digest_of(path), changes.get(name)
+            is_known = change is not None and change.at >= since and (change.sha256 or MISSING) == digest
+            if digest != mark and not is_known:
+                differences.append(Difference(name, work.who, "changed", digest if len(digest) == 64 else None))
+    for root, commit in heads.items():
+        committed = _list_committed_since(root, commit)
+        for resource, (path, work) in watched.items():
+            if path in committed and resource in marks:
+                differences.append(Difference(resource, work.who, "committed", None))
+    return After(tuple(differences), tuple(stashed))
+
+
+def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
+    """What the agent is shown whose command ran; empty if there is nothing."""
+    texts = []
+    for verb, (change, remedy) in _TEXTS.items():
+        names = [
+            f"{shorten(workspaces.spell(it.resource))} (held by {shorten(it.who.agent)})"
+            for it in differences
+            if it.verb == verb
+        ]
+        texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
+    return f"holdlog: {'; '.join(texts)}. Do not change it again: the holder goes on with it." if texts else ""
+
+
+def read_stashed(reader: Reader) -> dict[str, Who]:
+    """Who made entries of stashes, by their commits."""
+    return {name.removeprefix(STASH): Who(agent, session) for name, agent, session in reader.read(STASHED, {})}
+
+
+def _list_watched(works: Works, workspaces: Workspaces) -> Iterator[tuple[str, str, Work]]:
+    """The files that live sessions of others hold: resource, path and holder."""
+    for work in works.list_held():
+        path = workspaces.find_file(work.resource) if work.is_live else None
+        if path is None:
+            continue
+        for below in [path] if not path.endswith("/") else islice(_walk(path), MAX_EXAMINED):
+            resource = work.resource if below == path else workspaces.name_file(below)
+            if resource is not None and _size(below) <= MAX_BYTES:
+                yield resource, below, work
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for path, _, names in os.walk(folder):
+        yield from (os.path.join(path, name) for name in sorted(names))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0  # it is missing, which is compared, too
+
+
+def _list_committed_since(root: str, commit: str) -> set[str]:
+    """The files that differ between a commit and HEAD."""
+    with suppress(GitFailedError):
+        if commit and read_head(root) != commit:
+            listed = ask_git(root, (), "diff", "--name-only", "-z", "--no-renames", commit, "HEAD") or b""
+            return {os.path.join(root, os.fsdecode(name)) for name in listed.split(b"\0") if name}
+    return set()

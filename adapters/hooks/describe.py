@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.operating_system.files import show
+from holdlog.adapters.operating_system.files import format_duration, show
+from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.results import Lost, utc
 
@@ -36,9 +37,9 @@ class Describer(NamedTuple):
             remedy = f"run: holdlog claim {path} {agent} --wait-seconds {WAIT}"
         return f"{self._describe_hold(busy)}. Work on something else first, or {remedy}, then try again."
 
-    def describe_warning(self, busy: Any, source: str) -> str:
-        """Who holds a file that others may edit nevertheless, because the policy at `source` only warns."""
-        return f"{self._describe_hold(busy)}. {source} only warns: keep your change small, or wait for them."
+    def describe_warning(self, busy: Any) -> str:
+        """Who holds a file that others may edit nevertheless, because the policy only warns."""
+        return f"{self._describe_hold(busy)}. {FILE} only warns: keep your change small, or wait for them."
 
     def describe_elsewhere(self, resource: str, others: Sequence[tuple[str, str]]) -> str:
         """Who edits the same file in other workspaces: their names, and the holders."""
@@ -110,10 +111,3 @@ def shorten(text: str) -> str:
     """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
     text = show(text)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def format_duration(seconds: float) -> str:
-    """How long something lasts, never negative."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

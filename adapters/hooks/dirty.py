@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from holdlog.adapters.hooks.files import MISSING, digest_of
 from holdlog.adapters.operating_system.location import Repository
 
 GIT_SECONDS: Final = 2.0
@@ -99,20 +100,11 @@ def list_committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -
             latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
     committed = set[str]()
     for path, (changed, digest) in changes.items():
-        is_later = latest.get(path, 0) > changed and digest_file(path) != digest
+        is_later = latest.get(path, 0) > changed and digest_of(path) != (digest or MISSING)
         # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
         if is_later or (latest.get(path, 0) >= int(changed) and _digest_committed(root, path) == digest):
             committed.add(path)
     return committed
-
-
-def digest_file(path: str) -> str | None:
-    """The SHA-256 of a file's content; None if it is missing or is no file."""
-    try:
-        with open(path, "rb") as file:
-            return sha256(file.read()).hexdigest()
-    except OSError:
-        return None
 
 
 def _digest_committed(root: str, path: str) -> str | None:

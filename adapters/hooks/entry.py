@@ -37,11 +37,10 @@ _READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
 _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :session
     AND (lost IS NOT NULL OR seen_at < :now - lease / CASE handles WHEN '' THEN 8 ELSE 40 END))
     AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
-    AND NOT EXISTS (SELECT 1 FROM files WHERE session = :session AND agent >= 'news ' AND agent < 'news!')
     AND EXISTS (SELECT 1 FROM conversations
     WHERE session = :session AND agent = :agent AND seen_at > :now - 225000000)"""
-"""No holder of the conversation has lost something or was last heard an eighth of its life ago, nobody waits, no
-command of others did something to its files (hooks/commands.py), and the agent is known."""
+"""No holder of the conversation has lost something or was last heard an eighth of its life ago, nobody waits, and
+the agent is known."""
 
 
 def needs_nothing(call: HookCall, store: str) -> bool:

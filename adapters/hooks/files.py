@@ -17,13 +17,12 @@ MISSING: Final = "missing"
 
 
 class File(NamedTuple):
-    """A file that the call names. `mode`: as of a rule of the policy; `source`: where that is written; `below`:
-    the path below a folder that has this rule."""
+    """A file that the call names. `mode`: as of a rule of the policy; `below`: the path below a folder that has this
+    rule."""
 
     path: str
     resource: str
     mode: str = "block"
-    source: str = ""
     below: str = ""
 
 

@@ -30,7 +30,6 @@ _PATHS: Final = " pathspec-from-file="
 _BRANCHES: Final = " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore theirs"
 _OPTIONS: Final = {
     "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHS,
-    "branch": "d/delete f/force r/remotes a/all D m/move c/copy u/set-upstream-to= contains= merged= sort= format=",
     "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHS,
     "clean": "n/dry-run f/force i/interactive e/exclude=",
     "commit": "m/message= F/file= C/reuse-message= c/reedit-message= fixup= squash= author= date= t/template= cleanup="
@@ -42,16 +41,16 @@ _OPTIONS: Final = {
     "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHS,
     "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHS,
     "rm": "n/dry-run f/force cached" + _PATHS,
-    "submodule": "f/force j/jobs= depth= reference=",
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _READS: Final = """
-apply blame cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref format-
-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune push
-range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
+apply blame branch cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref
+format-patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes
+prune push range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var
+version write-tree
 """
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")
@@ -66,14 +65,13 @@ class GitAction(NamedTuple):
     `concerns` selects them among those that git lists for `pathspecs`. `folder`, `options`: where git runs, and the
     global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
     paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
-    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists,
-    else as given: git also takes the end of its path. `branch`: the one that it deletes. `tree`: a commit whose files
-    it writes by force: of the files in its limits, those that this commit contains are lost, too, if they are untracked
-    or ignored. `shallow`: it leaves files in untracked folders alone. `inner`: what happens to repositories inside its
-    limits: files of submodules are `changed`, or repositories `removed`.
+    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, or a folder with some in it,
+    absolute if it exists, else as given: git also takes the end of its path. `tree`: a commit whose files it writes by
+    force: of the files in its limits, those that this commit contains are lost, too, if they are untracked or ignored.
+    `shallow`: it leaves files in untracked folders alone.
 
-    An action without kinds, names, stash, worktree, branch and inner is one that nobody can know beforehand, such as
-    `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
+    An action without kinds, names, stash and worktree is one that nobody can know beforehand, such as `git add $FILES`,
+    an unknown command, or what a command does to the repositories inside: `is_unknown`. It is of the class *report*.
     """
 
     name: str
@@ -85,14 +83,12 @@ class GitAction(NamedTuple):
     names: tuple[str, ...] = ()
     stash: str = ""
     worktree: str = ""
-    branch: str = ""
     tree: str = ""
     shallow: bool = False
-    inner: Literal["", "changed", "removed"] = ""
 
     @property
     def is_unknown(self) -> bool:
-        return not (self.kinds or self.names or self.stash or self.worktree or self.branch or self.inner)
+        return not (self.kinds or self.names or self.stash or self.worktree)
 
 
 def read_git(command: GitCommand, find_setting: Callable[[str], str]) -> tuple[GitAction, ...]:
@@ -242,10 +238,17 @@ class _Call:
         """`kinds`: their first letters. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
-        if effect == "discards" and self.verb in _RECURSING and not self.has("no-recurse-submodules"):
-            is_deep = self.has("recurse-submodules") or repository.is_set("submodule.recurse")
-            more["inner"] = "changed" if is_deep else ""
         return GitAction(name, effect, named, repository.folder, repository.options, tuple(pathspecs), **more)
+
+    def reaches_inside(self) -> bool:
+        """Whether the command changes submodules, or removes repositories: nobody looks into these beforehand."""
+        if self.verb == "clean":
+            return self.is_forced_twice()
+        recurses = self.has("recurse-submodules") or self.repository.is_set("submodule.recurse")
+        return self.verb in _RECURSING and recurses and not self.has("no-recurse-submodules")
+
+    def is_forced_twice(self) -> bool:
+        return len(self.flags.get("force", ())) > 1
 
     def unknown(self) -> GitAction:
         return self.action("moves")
@@ -272,7 +275,8 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
             writes = call.has("output") or (verb == "apply" and call.has("cached", "index", "3way", "3"))
             return [call.unknown()] * writes
         if verb in _READERS:
-            return _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
+            actions = _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
+            return actions + [call.unknown()] * (actions != [] and call.reaches_inside())
         alias = repository.setting(f"alias.{verb.lower()}")
         if alias and not alias.startswith("!") and aliases:
             return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
@@ -338,8 +342,9 @@ def _clean(call: _Call) -> list[GitAction]:
     for pattern in () if call.has("X") else patterns:  # of .gitignore: -X removes them, too
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
-    is_shallow, inner = not (call.words() or call.has("d")), "removed" if len(call.flags.get("force", ())) > 1 else ""
-    return call.limited(words, "discards", kinds, flag=" -f", shallow=is_shallow, inner=inner)
+    is_shallow = not (call.words() or call.has("d"))
+    flag = " -ff" if call.is_forced_twice() else " -f"
+    return call.limited(words, "discards", kinds, flag=flag, shallow=is_shallow)
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -452,13 +457,6 @@ def _step(call: _Call) -> list[GitAction]:
     return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
-def _branch(call: _Call) -> list[GitAction]:
-    if not (call.has("D") or (call.has("delete") and call.has("force"))) or call.has("remotes", "all"):
-        return []
-    branches = [call.action("discards", branch=name, flag=" -D") for name in call.words() if name]
-    return branches + [call.unknown()] * (None in call.words())
-
-
 def _read_rare(call: _Call) -> list[GitAction]:
     """Commands that nobody can know beforehand, but for what they do to the stash and to whole worktrees."""
     words = call.words()
@@ -466,9 +464,6 @@ def _read_rare(call: _Call) -> list[GitAction]:
     if verb == "update-ref":
         drops = call.has("stdin") or (call.has("d") and "refs/stash" in words)
         return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
-    if verb == "submodule" and first in ("deinit", "update") and call.has("force"):
-        inner = "removed" if first == "deinit" else "changed"
-        return [*call.limited(words[1:], "discards", "", flag=f" {first}", inner=inner), call.unknown()]
     if first in _READING or (verb == "reflog" and call.has("dry-run", "n")):
         return []
     is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
@@ -485,7 +480,6 @@ _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {
     **dict.fromkeys(("add", "stage"), _add),
     **dict.fromkeys(("am", "cherry-pick", "merge", "pull", "rebase", "revert"), _step),
     **dict.fromkeys(("bisect", "reflog", "submodule", "update-ref", "worktree"), _read_rare),
-    "branch": _branch,
     "checkout": _checkout,
     "clean": _clean,
     "commit": _commit,

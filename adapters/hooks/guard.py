@@ -1,13 +1,13 @@
-"""Whether the git commands of a call concern the uncommitted work of other sessions: git.py says what they do, git and
-the store whose the files are, and the policy what follows."""
+"""Whether the git commands of a call concern the uncommitted work of other sessions, and what the agent is shown:
+git.py says what they do, git and the store whose the files are, and the policy what follows."""
 
 import os
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
+from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.dirty import (
     DirtyFile,
     GitFailedError,
@@ -18,19 +18,17 @@ from holdlog.adapters.hooks.dirty import (
     parse_config,
     read_stash,
 )
-from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
+from holdlog.adapters.hooks.git import GitAction, concerns, read_git
 from holdlog.adapters.hooks.tools import Targets
-from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
-from holdlog.adapters.operating_system.location import Repository, find_main, find_top, list_linked
+from holdlog.adapters.operating_system.files import format_duration
+from holdlog.adapters.operating_system.location import Repository, find_main, list_linked
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy
 from holdlog.domain.claims.holder import Who
 
 MAX_OWN: Final = 1_000
 """Files that remain for a command: no text names so many."""
-MAX_INNER: Final = 100
-"""Submodules, or repositories in untracked folders."""
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file of a host."""
 GUARDS: Final = (
@@ -38,11 +36,15 @@ GUARDS: Final = (
     *(".opencode/plugins/holdlog.js", ".mcp.json", ".cursor/mcp.json", "opencode.json"),
 )
 """Files that guard the agents of a worktree."""
-_ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
-_INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
-"""Commands that put files into the index."""
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
+MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
+_SEPARATE: Final = "Work in a folder of your own: git worktree add."
+_LIMITABLE: Final = tuple(
+    f"git {verb}"
+    for verb in ["add", "checkout", "clean", "commit", "reset", "restore", "rm", "stage", "stash", "switch"]
+)
+"""Commands that take the names of files, or can be replaced by one that does."""
 
 
 class Reading(NamedTuple):
@@ -69,45 +71,55 @@ class Verdict(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+class OthersWork(NamedTuple):
+    """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
+    agent knows it. `agent`: its name; empty for a file that guards all agents. `seconds`: since when. `is_live`:
+    whether that session still works."""
+
+    path: str
+    agent: str
+    seconds: float
+    is_live: bool
+
+
+class Judgement(NamedTuple):
+    """What the agent is shown. `denies`: the command must not run."""
+
+    denies: bool
+    text: str
+
+
 FindSource = Callable[[Repository], Source | None]
 """Finds the source for a repository; None if that does not use holdlog."""
 
 
 def read_call(targets: Targets) -> Reading:
-    """Read the git commands of a call of a shell. What they name is guarded like the
-    targets of any other write."""
-    targets = _add_foreach(targets)
+    """Read the git commands of a call of a shell. What they name is guarded like the targets of any other write."""
     settings = cache(_read_settings)
-    given, actions, problem = dict[str, str](), list[GitAction](), ""
+    actions, problem = list[GitAction](), ""
     for command in targets.git:
         try:
-            actions += read_git(command, lambda name: given.get(name) or settings(command.folder).get(name, ""))  # noqa: B023
+            actions += read_git(command, lambda name: settings(command.folder).get(name, ""))  # noqa: B023
         except GitFailedError as error:
             problem = str(error)
-        words = [word for word in command.words if word]
-        if "config" in words[:-2]:  # for the commands behind it
-            given[words[-2].lower()] = words[-1]
     names = [name for action in actions for name in action.names]
-    removed = [path for path in targets.paths if os.path.lexists(f"{path}/.git")]
+    removed = [path for path in targets.paths if os.path.isdir(path) and not os.path.islink(path)]
     actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
     paths = tuple(dict.fromkeys([*targets.paths, *names]))
     reports = targets.reports or any(action.is_unknown for action in actions)
-    return Reading(targets._replace(paths=paths, reports=reports), tuple(_open_commits(actions)), problem)
+    return Reading(targets._replace(paths=paths, reports=reports), tuple(actions), problem)
 
 
 def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Verdict:
     """Judge the git commands of a call. `folder`: where its agent works. If git cannot be asked, the call is not
     guarded, and a warning says so, unless something else denies it."""
     warnings, problem, pushed = list[str](), reading.problem, 0
-    due = list(reading.actions)
     find = cache(locate)
-    while due:
-        action = due.pop(0)
+    for action in reading.actions:
         try:
             repository = find(action.folder, action.options)
             if repository is None:
                 continue  # git refuses
-            due = [*_list_inner(action, repository), *due]
             source = find_source(repository)
             if source is None:
                 continue
@@ -146,11 +158,8 @@ class _Examination:
         if action.stash:
             return judge(action, self._list_stashed(action.stash), (), self._folder)
         if action.worktree:
-            root = self._find_root(action.worktree)
-            return None if root is None else judge(action, self._list_works_in(root, root), (), self._folder)
-        if action.branch:
-            root = self._find_checkout(action.branch)
-            return None if root is None else judge(action, self._list_works_in(root, action.branch), (), self._folder)
+            roots = self._find_roots(action.worktree)
+            return judge(action, [it for root in roots for it in self._list_works_in(root)], (), self._folder)
         if not action.kinds:
             return None
         others, own = self._sort_dirty()
@@ -173,6 +182,10 @@ class _Examination:
         guards = _find_guards(root, files) if action.effect == "discards" else []
         own = [file.path for file in files if file.path not in works and file.path not in guards]
         others = [self._show(work, path) for path, work in sorted(works.items())]
+        if action.name == "git clean -ff":  # which removes the worktrees in these folders, too
+            removed = tuple(file.path for file in files if file.path.endswith("/"))
+            roots = [it for it in self._list_roots() if f"{it}/".startswith(removed)]
+            others += [work for root in roots for work in self._list_works_in(root)]
         return [*others, *(OthersWork(path, "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
     def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
@@ -222,27 +235,19 @@ class _Examination:
         main = find_main(self._repository)
         return [*([] if main is None else [main]), *list_linked(self._repository).values()]
 
-    def _find_root(self, named: str) -> str | None:
-        """The root of the worktree that a command names by its path, or by the end of it."""
+    def _find_roots(self, named: str) -> list[str]:
+        """The roots of the worktrees in a folder, or of the one that a command names by the end of its path."""
         real, roots = os.path.realpath(os.path.join(self._action.folder, named)), self._list_roots()
-        ends = [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")]
-        return real if real in roots else next(iter(ends), None)
+        inside = [root for root in roots if f"{root}/".startswith(f"{real}/")]
+        return inside or [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")][:1]
 
-    def _find_checkout(self, branch: str) -> str | None:
-        """The root of the worktree in which a branch is checked out."""
-        for root in self._list_roots():
-            head = (ask_git(root, (), "symbolic-ref", "--quiet", "HEAD") or b"").decode().strip()
-            if head == f"refs/heads/{branch}":
-                return root
-        return None
-
-    def _list_works_in(self, root: str, shown: str) -> list[OthersWork]:
+    def _list_works_in(self, root: str) -> list[OthersWork]:
         """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
         works = list(self._find_works(list_dirty(root, root)).values())
         for work in self._source.works.list_held():
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
-        return list({work.who.agent: self._show(work, shown) for work in works if work.is_live}.values())
+        return list({work.who.agent: self._show(work, root) for work in works if work.is_live}.values())
 
 
 def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
@@ -257,80 +262,52 @@ def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
     return guards
 
 
-# --- reading
-
-
 def _read_settings(folder: str) -> dict[str, str]:
     return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
 
 
-def _open_commits(actions: Sequence[GitAction]) -> Iterator[GitAction]:
-    """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
-    of the call may have put anything into the index."""
-    is_open = False
-    for action in actions:
-        if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
-            action = action._replace(effect="includes", kinds=_ALL, names=())
-        is_open |= action.is_unknown and action.name in _INDEXING
-        yield action
+def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
+    """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
+    files that remain for it, among those that the action concerns. Absolute paths are shown relative to `folder`, in
+    which the agent works."""
+    live, folder = [work for work in works if work.is_live], folder or action.folder
+    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder)
+    if not live:
+        text = f"{start} takes in changes of an ended session: {listed}."
+        return Judgement(False, text) if works and action.effect == "includes" else None
+    if action.effect == "moves":
+        remedy = f" {_SEPARATE}" * action.name.startswith(("git checkout", "git switch"))
+        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
+    what = "work of another session" if live[0].agent else "files that guard the agents"
+    start += f" would take {'away' if action.effect == 'discards' else 'in'} {what}: {listed}."
+    names = list_names([shorten(_relative(path, folder)) for path in own])
+    texts = [f"{start} {it} A person can run this in a terminal." for it in _list_remedies(action, names)]
+    return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
 
 
-# --- repositories inside others
+def _list_remedies(action: GitAction, own: str) -> list[str]:
+    """What the agent can do instead, the best first; the last one is short. `own`: its files, listed."""
+    if not action.name.startswith(_LIMITABLE) or action.stash:
+        return ["Leave it to that session." if action.stash else "Wait until it is committed."]
+    if action.tree and not action.pathspecs:
+        return [_SEPARATE]
+    if not own:
+        return ["It concerns no change of yours."]
+    if action.name.startswith("git commit"):
+        return ["Run `holdlog commit -m …` instead, which commits your files only."]
+    way = "Restore only your own files" if action.name.startswith("git reset") else "Name only your own files"
+    return [f"{way}: {own} (holdlog claims --dirty lists all).", f"{way}; holdlog claims --dirty lists them."]
 
 
-def _add_foreach(targets: Targets) -> Targets:
-    """The targets with what `git submodule foreach` runs in each submodule."""
-    for command in targets.git:
-        words = list(command.words)
-        if "submodule" not in words or "foreach" not in words[words.index("submodule") :]:
-            continue
-        rest = words[words.index("foreach", words.index("submodule")) + 1 :]
-        while rest and rest[0] in ("--recursive", "-q", "--quiet", "--"):
-            rest.pop(0)
-        known = [word for word in rest if word is not None]
-        for folder in list_submodules(find_top(command.folder) or "") if known and len(known) == len(rest) else ():
-            from holdlog.adapters.hooks.shell import read_shell  # which has been imported to read the command
-
-            inner = read_shell(known[0] if len(known) == 1 else shlex.join(known), folder)
-            paths, git = (*targets.paths, *inner.paths), (*targets.git, *inner.git)
-            targets = targets._replace(paths=paths, git=git, reports=targets.reports or inner.reports)
-    return targets
+def _list(works: Sequence[OthersWork], folder: str) -> str:
+    return list_names(
+        [
+            shorten(_relative(work.path, folder))
+            + (f" ({shorten(work.agent)}, for {format_duration(work.seconds)})" if work.agent else "")
+            for work in works
+        ]
+    )
 
 
-def list_submodules(root: str) -> list[str]:
-    """The roots of the submodules that are checked out in a worktree, those of submodules included."""
-    roots, due = list[str](), [root]
-    while due and len(roots) < MAX_INNER:
-        folder = due.pop()
-        try:
-            with open(f"{folder}/.gitmodules", encoding="utf-8", errors="surrogateescape") as file:
-                lines = [line.partition("=") for line in file.read(64 * 1024).splitlines()]
-        except OSError:
-            continue
-        names = [path.strip().strip('"') for key, _, path in lines if key.strip() == "path"]
-        paths = [os.path.normpath(f"{folder}/{name}") for name in names]
-        inner = [path for path in paths if path not in roots and os.path.lexists(f"{path}/.git")]
-        roots += inner
-        due += inner
-    return roots[:MAX_INNER]
-
-
-def _list_inner(action: GitAction, repository: Repository) -> list[GitAction]:
-    """What an action does in each repository inside the worktree in which git runs it. Raises GitFailedError."""
-    if not action.inner:
-        return []
-    root = repository.folder
-    if "untracked" in action.kinds:
-        dirty = list_dirty(action.folder, root, action.options, action.pathspecs, "ignored")
-        roots = [] if action.shallow else [it.path.rstrip("/") for it in dirty if os.path.lexists(f"{it.path}/.git")]
-    else:
-        roots = list_submodules(root)
-        if roots and action.pathspecs:
-            words = ("ls-files", "-z", "--full-name", "--", *action.pathspecs)
-            listed = ask_git(action.folder, action.options, *words) or b""
-            limits = tuple(f"{root}/{os.fsdecode(name)}/" for name in listed.split(b"\0") if name)
-            roots = [it for it in roots if f"{it}/".startswith(limits)]
-    inside = action._replace(options=(), pathspecs=(), names=(), tree="", kinds=frozenset(), inner="")
-    if action.inner == "removed":
-        return [inside._replace(folder=it, worktree=it) for it in roots]
-    return [inside._replace(folder=it, kinds=frozenset({"staged", "changed"})) for it in roots]
+def _relative(path: str, folder: str) -> str:
+    return os.path.relpath(path, folder) + "/" * path.endswith("/") if os.path.isabs(path) else path

@@ -2,7 +2,7 @@
 wherever the agent works. Quick to import."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
@@ -11,7 +11,6 @@ from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import (
     MAX_POINTER_BYTES,
-    OUR_FOLDER,
     STORE_FILE,
     find_home,
     find_own_folder,
@@ -27,8 +26,6 @@ from holdlog.domain.refusals import StoreError
 
 SERVER_FILE: Final = "server"  # next to the store
 TOKEN: Final = "HOLDLOG_TOKEN"
-MAX_FOLDERS: Final = 2_000
-"""Folders below one that is changed in which worktrees are looked for."""
 
 
 class Place(NamedTuple):
@@ -81,37 +78,16 @@ class Places:
     def split(self, call: HookCall) -> dict[Place, list[str]]:
         """The paths of a call by their places; the agent's own place is the first."""
         parts: dict[Place, list[str]] = {} if self.own is None else {self.own: []}
-        for path in (it for given in call.targets.paths for it in self._expand(given)):
-            place = self.find(os.path.dirname(os.path.realpath(path))) or (self.own if self.named else None)
+        for path in call.targets.paths:
+            real = os.path.realpath(path)
+            folder = real if os.path.isdir(real) else os.path.dirname(real)
+            place = self.find(folder) or (self.own if self.named else None)
             if place is not None:
                 parts.setdefault(place, []).append(path)
         for command in call.targets.git:
             if (place := self.find(os.path.realpath(command.folder))) is not None:
                 parts.setdefault(place, [])
         return parts
-
-    def _expand(self, path: str) -> Iterator[str]:
-        """The path; for a folder, also what is in the roots of worktrees inside, which have no names themselves: who
-        removes the folder removes their files."""
-        if os.path.islink(path) or not os.path.isdir(path):
-            yield path
-            return
-        root = path.rstrip("/")
-        if _read_place(root) is None and (self.own is None or self.own.root != root):
-            yield path
-        else:
-            yield from _list_entries(root)
-        for examined, (folder, folders, files) in enumerate(os.walk(root)):
-            if examined >= MAX_FOLDERS:
-                return
-            if folder != root and ".git" in (*folders, *files) and _read_place(folder) is not None:
-                yield from _list_entries(folder)
-            folders[:] = [it for it in folders if it != ".git"]
-
-
-def _list_entries(root: str) -> Iterator[str]:
-    with suppress(OSError):
-        yield from (f"{root}/{name}" for name in sorted(os.listdir(root)) if name not in (".git", OUR_FOLDER))
 
 
 @cache

@@ -29,6 +29,8 @@ def ask(server: Server, work: Any) -> Output:
     blocked = [file.resource for file in work.files if file.mode == "block"]
     resources = blocked if event == "pre-edit" else work.released
     paths = [f"/{it}" for it in resources if "://" not in it and it[0] != "/"]
+    if event == "subagent-end" and work.name in work.others:
+        return Output()  # another agent of the conversation goes on under this name
     is_news = event in ("start", "session-end") or (event == "subagent-end" and work.call.agent)
     if is_news or (event != "read" and (paths or work.held)):
         return post(server, event, session, work.name, paths, work.call.id)

@@ -4,7 +4,7 @@ releases what it has not, and tells the agent what it must know. Quick to import
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.compose import open_engine
@@ -37,8 +37,7 @@ from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import find_rule_below, read_policy
-from holdlog.adapters.policy.names import is_shared
+from holdlog.adapters.policy.in_force import FILE, find_rule_below, is_shared, read_policy
 from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
@@ -110,6 +109,12 @@ class Work:
         return Who(self.name, self.caller.session)
 
     @property
+    def others(self) -> set[str]:
+        """The names of the other agents of the conversation, which may be its own."""
+        rows = [it for it in self._rows if it.session == self.caller.session]
+        return {it.name for it in rows if it.agent != self.call.agent}
+
+    @property
     def _describer(self) -> Describer:
         return Describer(self.name, self.workspaces.spell)
 
@@ -142,8 +147,9 @@ class Work:
 
     def release(self) -> None:
         """Release what this call has claimed, as another store has denied it."""
-        for resource in self._claimed:
-            self.engine.run(Release(self.name, resource), self.caller)
+        with self._transact(claims="all") as batch:
+            for resource in self._claimed:
+                self._decide(Release(self.name, resource), batch)
 
     # --- events
 
@@ -157,9 +163,8 @@ class Work:
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
         reason = self._find_human() or self._guard() or self._claim()
-        lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
-        texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
+        texts = [*self._texts, self._describe_losses(), waiting]
         settings = find_settings([file.path for file in self.files])
         if reason is None and settings is not None:
             texts.insert(0, describe_settings(settings, call.folder))
@@ -182,7 +187,11 @@ class Work:
                     changes.append((file.resource, None if digest == MISSING else digest))
                 self._put_file(file, digest, batch, row.made if row is not None else 0)
             self._note_call(batch, ends=self.call.id if is_edit else None, changes=changes)
-        texts = (self._compare() if is_edit else "", self._describe_waiting(self._new_waiting))
+        texts = (
+            self._describe_losses(),
+            self._compare() if is_edit else "",
+            self._describe_waiting(self._new_waiting),
+        )
         return limit(" ".join(filter(None, texts)))
 
     def _report(self) -> Output:
@@ -230,13 +239,15 @@ class Work:
                     self._execute(sql.PUT_CONVERSATION, ended.encode())
             return
         with self._transact(claims="all") as batch:
-            names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
             self._note_call(batch, ends="*", is_kept=False)
-            held = [it for it in self.held if is_session or it.who == self.who]
-            for claim in held:
+            board, own = batch.state.board, self.who
+            mine = {own.agent} - self.others
+            names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else mine
+            held = [it for it in board.claims.values() if it.who[1:] == own[1:] and it.who.agent in names]
+            for claim in [claim for claim in held if not claim.is_ticket]:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
-            for name in sorted({self.name, *names, *(it.who.agent for it in held)}):
+            for name in sorted(names):
                 self._decide(Release(name), batch)
             self._execute(sql.END_CONVERSATION if is_session else sql.END_AGENT, self._key)
 
@@ -255,7 +266,7 @@ class Work:
             else:
                 for file in self.files:
                     if file.mode == "warn" and (other := self._take([file], known, batch)) is not None:
-                        self._texts.append(self._describer.describe_warning(other, file.source))
+                        self._texts.append(self._describer.describe_warning(other))
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
             self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
@@ -367,14 +378,14 @@ class Work:
             name = check_agent(name)
         except ValueError:
             return  # the tool refuses it, too
-        before, self.name = self._row, name
-        self._row = before._replace(name=name)
-        if before.name == name:
+        if self.name == name:
             return
-        self.former_name = before.name
-        own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
-        below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
         with self._transact(claims="all") as batch:
+            if (before := self._row).name == name:
+                return
+            self.former_name = before.name
+            own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
+            below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
             for row in (before, *below):
                 made = self._execute(sql.MADE, {"session": row.session, "agent": row.agent})
                 renamed = row._replace(name=name + row.name.removeprefix(before.name))
@@ -411,7 +422,7 @@ class Work:
         self._row = row
 
     def _look(self, board: Board) -> None:
-        if not board.is_quiet:
+        if not board.is_quiet and self.call.reaches_agent:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
         self.held = tuple(
@@ -449,6 +460,10 @@ class Work:
         self._row = self._row._replace(told=(*self._row.told, fact))
         return True
 
+    def _describe_losses(self) -> str:
+        lost = "; ".join(self._describer.describe_losses(self._losses, self.held))
+        return f"holdlog: {lost}." if lost else ""
+
     def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
         listed = self._describer.describe_waiting(waiting)
         return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
@@ -471,27 +486,24 @@ class Work:
                 yield File(path.rstrip("/"), resource, *self._find_rule(path))
 
     def _find_rule(self, path: str) -> tuple[str, ...]:
-        """Mode and source of the rule of a path, and the path below it that has this rule."""
+        """The mode of a path, and the path below it that has this mode."""
         if self.call.event != "pre-edit":
             return ()
         roots = (it.root for it in self.workspaces.known if it.find_path(path.rstrip("/")) is not None)
         root = next(roots, self.place.root)
         inside = os.path.relpath(path, root)
         if os.path.isdir(path):
-            rule, below, is_complete = find_rule_below(root, "" if inside == "." else inside)
-            if not is_complete:
-                name, what = shorten(inside), "those that only a person may change"
-                self._texts.append(f"holdlog: {name} has too many files to look for {what}.")
+            rule, below = find_rule_below(root, "" if inside == "." else inside)
         else:
             rule, below = read_policy(root).find_rule(inside), ""
-        return rule.mode, rule.source, below
+        return rule.mode, below
 
     def _find_human(self) -> str | None:
         for file in self.files:
             if file.mode == "human":
                 name = shorten(os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/"))
                 remedy = "Describe the change that you need to your user instead"
-                return f"holdlog: only a person may change {name} ({file.source}). {remedy}."
+                return f"holdlog: only a person may change {name} ({FILE}). {remedy}."
         return None
 
     def _guard(self) -> str | None:
@@ -506,17 +518,10 @@ class Work:
             self._shell().note(self.call.reading, self.call.folder, self.call.id)
         return denial or None
 
-    def _has_marks(self, agent: str) -> bool:
-        return bool(self.engine.store.read(sql.MARKS, {"session": self.caller.session, "agent": agent}))
-
-    def _take_news(self) -> str:
-        """What commands of others did to files that the agent holds."""
-        has_news = self.call.reaches_agent and self._has_marks(f"news {self.name}")
-        return self._shell().take_news() if has_news else ""
-
     def _compare(self) -> str:
         """What the command did to files of others."""
-        has_marks = self.call.command and self._has_marks(f"before {self.call.id}")
+        key = {"session": self.caller.session, "agent": f"before {self.call.id}"}
+        has_marks = self.call.command and self.engine.store.read(sql.MARKS, key)
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
@@ -526,17 +531,21 @@ class Work:
 
     # --- the store
 
-    def _transact(
-        self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own"
-    ) -> AbstractContextManager[Batch]:
+    @contextmanager
+    def _transact(self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
+        """A transaction, with the rows as another hook of the agent may just have left them."""
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
-        return self.engine.write_alone([(reads, self.caller)])
+        with self.engine.write_alone([(reads, self.caller)]) as batch:
+            told = self._row.told
+            self._rows = list_conversations(self.engine.store, self.host, self.caller.session)
+            self._row = self._find_row(self.call.agent)
+            self._row = self._row._replace(told=tuple(dict.fromkeys((*self._row.told, *told))))
+            self.name = self._row.name
+            yield batch
 
     def _decide(self, command: Any, batch: Batch) -> Any:
-        result = self.engine.decide(command, self.caller, batch)
-        self._losses += getattr(result, "lost", None) or ()
-        return result
+        return self.engine.decide(command, self.caller, batch)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
         return self.engine.store.execute(statement, parameters)

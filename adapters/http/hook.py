@@ -93,8 +93,9 @@ class RemoteWork:
                     self._release()
                 return output
             case "turn-end" if call.name == call.event:  # in the plain form, which names what to release
-                for resource in self._list_resources():
-                    self._engine.run(Release(self.name, resource), self._caller)
+                with self._engine.write_alone([(Reads(claims="all"), self._caller)]) as batch:
+                    for resource in self._list_resources():
+                        self._engine.decide(Release(self.name, resource), self._caller, batch)
         lasts = self._caller.lease if call.targets.paths else self._caller.idle_limit
         if output.decision != "deny":
             self._engine.run(Call(self.name, None, begins or None, lasts, ends or None), self._caller)
@@ -106,10 +107,12 @@ class RemoteWork:
             return Output()
         first, *rest = resources
         result = self._engine.run(Acquire(first, self.name, also=rest or None), self._caller)
-        if result.status != "busy":
-            return Output()
         describer = Describer(self.name, self._names.spell)
-        return Output(describer.describe_denial(result, True, self._caller.session), "deny")
+        lost = "; ".join(describer.describe_losses(result.lost or (), ()))
+        text = f"holdlog: {lost}." if lost else ""
+        if result.status != "busy":
+            return limit(text)
+        return Output(f"{describer.describe_denial(result, True, self._caller.session)} {text}".rstrip(), "deny")
 
     def _list_resources(self) -> list[str]:
         return list(dict.fromkeys(filter(None, map(self._resolve, self._call.targets.paths))))

@@ -95,6 +95,15 @@ def explain(path: str, code: int | None, verb: str = "written") -> str:
     return f"{problem}; in a sandbox, allow access to {show(path)}"
 
 
+def format_duration(seconds: float) -> str:
+    """How long something lasts, never negative."""
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 5_400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+
+
 def show(path: str) -> str:
     """A path for a message of one line."""
     return "".join(character if character.isprintable() else "?" for character in path)

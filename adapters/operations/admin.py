@@ -53,7 +53,7 @@ class Verify(Query, name="verify", group="audit", words="checkpoint", scope="adm
             with reader.snapshot() as view:
                 chain = verify_log(view, known)
                 for change in check.list_changes(view, chain.claims):
-                    return Damaged("views", f"the view of {change.row} differs from the log; run rebuild")
+                    return Damaged("views", f"the view of {change.row} differs from the log; run doctor --rebuild")
         except DamageError as error:
             return error.damage
         head = chain.head

@@ -106,7 +106,7 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
 def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
     """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
     `leaves`; unless another call of its agent waits at the same place."""
-    began, beats = time.monotonic(), engine.beats
+    beats = engine.beats
     who = Who(command.agent, command.receipt or caller.session, caller.principal)
     place = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
@@ -114,7 +114,8 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
         with beats.open_call(who, waits_for=place) if command.wait_seconds else nullcontext():
             result = yield Run(command, caller)
             if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
-                result = yield from _wait_in_queue(command, result, caller, began + command.wait_seconds)
+                deadline = time.monotonic() + command.wait_seconds  # not before its ticket counts as absent
+                result = yield from _wait_in_queue(command, result, caller, deadline)
     except (HoldlogError, GeneratorExit):
         raise
     except BaseException:  # the caller is interrupted or cancelled

@@ -13,62 +13,36 @@ from typing import Final, NamedTuple
 from holdlog.adapters.operating_system.location import Repository, read_repository
 from holdlog.domain.refusals import StoreError
 
-MAX_GLOB: Final = 1_000
-"""Characters."""
-_ANY_FOLDERS: Final = "**"
-_REST: Final = ""
-"""Matches one part or none."""
+_ANY_FOLDERS: Final = "(?:.*/)?"
 
 
 def is_match(glob: str, path: str) -> bool:
     """Whether a glob matches a path from the root of its worktree; a path with `/` at its end means everything below a
-    folder. The time grows with the product of both lengths at most."""
-    patterns, parts = _compile(glob), unicodedata.normalize("NFC", path).split("/")
-    at = part = 0
-    resume: tuple[int, int] | None = None
-    while part < len(parts):
-        pattern = patterns[at] if at < len(patterns) else None
-        if pattern == _ANY_FOLDERS:
-            at, resume = at + 1, (at, part)
-        elif pattern is not None and _is_part(pattern, parts[part]):
-            at, part = at + 1, part + 1
-        elif resume is not None:  # the last `**` takes one part more
-            resume = (resume[0], resume[1] + 1)
-            at, part = resume[0] + 1, resume[1]
-        else:
-            return False
-    return at == len(patterns)
-
-
-def _is_part(pattern: "str | re.Pattern[str]", part: str) -> bool:
-    return isinstance(pattern, str) or (part != "" and pattern.fullmatch(part) is not None)
+    folder."""
+    return _compile(glob).fullmatch(unicodedata.normalize("NFC", path)) is not None
 
 
 @lru_cache(4096)
-def _compile(glob: str) -> "list[str | re.Pattern[str]]":
-    """A pattern for each part. A glob without `/`, but at its end, matches in every folder."""
-    parts = unicodedata.normalize("NFC", glob).split("/")
-    is_anchored = len(parts) > 2 or (len(parts) == 2 and parts[1] != "")
-    if parts[0] == "":  # a glob that begins with `/`
-        parts = parts[1:] or [""]
-    patterns = [_ANY_FOLDERS if part == "**" else _translate(part) for part in parts]
-    if parts[-1] in ("", "**"):  # at the end, both mean everything below
-        patterns[-1:] = [_ANY_FOLDERS, _REST]
-    return [*([] if is_anchored else [_ANY_FOLDERS]), *patterns]
+def _compile(glob: str) -> re.Pattern[str]:
+    """A glob without `/`, but at its end, matches in every folder. Only `*` and `?` are special: brackets occur in the
+    names of routes."""
+    *folders, last = unicodedata.normalize("NFC", glob.removeprefix("/")).split("/")
+    is_anchored = glob.startswith("/") or any(folders[last == "" :])
+    pattern = "" if is_anchored else _ANY_FOLDERS
+    for folder in folders:
+        pattern += _ANY_FOLDERS if folder == "**" else f"{_translate(folder)}/"
+    return re.compile(pattern + (".*" if last in ("", "**") else _translate(last)), re.DOTALL)
 
 
-def _translate(part: str) -> "str | re.Pattern[str]":
-    """Only `*` and `?` are special: brackets occur in the names of routes."""
-    stars = re.sub(r"\*+", "*", part)
-    return re.compile(re.escape(stars).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+def _translate(part: str) -> str:
+    """A part is never empty."""
+    stars = re.escape(re.sub(r"\*+", "*", part))
+    return "(?=[^/])" + stars.replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
 FILE: Final = "holdlog.toml"
 GIT_SECONDS: Final = 1.5
 """A hook has 5 s."""
-MAX_EXAMINED: Final = 10_000
-"""Files and folders below a folder."""
-EXAMINE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 30.0
 """After git could not be asked."""
 MAX_BYTES: Final = 256 * 1024
@@ -81,11 +55,6 @@ class PathRule(NamedTuple):
     mode: str
     across_worktrees: bool = False
     glob: str | None = None
-
-    @property
-    def source(self) -> str:
-        """Where the rule is written. The glob is not shown: it is text of the repository."""
-        return FILE
 
 
 DEFAULT_RULE: Final = PathRule("block")
@@ -116,15 +85,6 @@ class Policy(NamedTuple):
         return next(matching, OWN_RULE if path == FILE else DEFAULT_RULE)
 
 
-class FolderRule(NamedTuple):
-    """The rule for a folder and what is below it. `below`: the first path below it that only a person may change.
-    `is_complete`: whether everything below the folder was examined."""
-
-    rule: PathRule
-    below: str = ""
-    is_complete: bool = True
-
-
 _known: dict[str, tuple[object, float, Policy]] = {}
 """By folder: a stamp of HEAD and file, until when it counts by the monotonic clock, and what is in force."""
 
@@ -151,21 +111,18 @@ def read_policy(root: str) -> Policy:
     return policy
 
 
-def find_rule_below(root: str, path: str) -> FolderRule:
-    """The strictest rule for a folder with this path from the root, and what is below it. Never raises."""
+def find_rule_below(root: str, path: str) -> tuple[PathRule, str]:
+    """The strictest rule for a folder with this path from the root and what is below it, and the first path below it
+    that only a person may change. Never raises."""
     policy = read_policy(root)
     rule = policy.find_rule(f"{path}/" if path else "")
-    if rule.mode == "human" or not any(it.mode == "human" for it in policy.rules):
-        is_own = not path and policy.find_rule(FILE) == OWN_RULE and os.path.lexists(f"{root}/{FILE}")
-        return FolderRule(OWN_RULE, FILE) if is_own else FolderRule(rule)
-    until = time.monotonic() + EXAMINE_SECONDS
-    for examined, below in enumerate(_walk(os.path.join(root, path))):
-        if examined >= MAX_EXAMINED or time.monotonic() >= until:
-            return FolderRule(rule, is_complete=False)
-        human = policy.find_rule(f"{path}/{below}" if path else below)
-        if human.mode == "human":
-            return FolderRule(human, below)
-    return FolderRule(rule)
+    if rule.mode != "human" and any(it.mode == "human" for it in policy.rules):
+        for below in _walk(os.path.join(root, path)):
+            human = policy.find_rule(f"{path}/{below}" if path else below)
+            if human.mode == "human":
+                return human, below
+    is_own = not path and policy.find_rule(FILE) == OWN_RULE and os.path.lexists(f"{root}/{FILE}")
+    return (OWN_RULE, FILE) if is_own else (rule, "")
 
 
 def read_uncommitted(root: str) -> Policy | None:
@@ -237,3 +194,8 @@ def _walk(folder: str) -> Iterator[str]:
         start = path.removeprefix(folder).lstrip("/")
         for name in (*files, *(f"{it}/" for it in folders)):
             yield f"{start}/{name}" if start else name
+
+
+def is_shared(root: str, path: str) -> bool:
+    """Whether a path is one resource in all worktrees."""
+    return read_policy(root).find_rule(path).across_worktrees

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import DEFAULT_RULE, read_policy
+from holdlog.adapters.policy.in_force import DEFAULT_RULE, FILE, is_shared, read_policy
 
 
 class CurrentNames:
@@ -53,11 +53,6 @@ class CurrentNames:
         rule = DEFAULT_RULE if root is None else read_policy(root).find_rule(f"{file}"[len(root) + 1 :])
         if rule.mode == "human":
             raise ValueError(
-                f"only a person may change this file ({rule.source}); describe the change that you need to the person"
+                f"only a person may change this file ({FILE}); describe the change that you need to the person"
                 " you work for"
             )
-
-
-def is_shared(root: str, path: str) -> bool:
-    """Whether a path is one resource in all worktrees."""
-    return read_policy(root).find_rule(path).across_worktrees

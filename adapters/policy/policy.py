@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdlog.adapters.operating_system.files import show
-from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, MAX_GLOB, PathRule, Policy
+from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, PathRule, Policy
 
 MAX_RULES: Final = 1_000
+MAX_GLOB: Final = 1_000
+"""Characters."""
+MAX_FOLDERS: Final = 2
+"""Times `**` in a glob: the time to match grows with a power of a path's length."""
 MAX_LINE: Final = 2_000
 """Bytes: for a dotted key, tomllib needs time that grows with the square of its parts."""
 MODES: Final = ("block", "warn", "human")
@@ -53,6 +57,7 @@ def _parse_rule(glob: str, value: Any) -> PathRule:
     key = ("paths", glob)
     is_glob = glob.strip("/") and len(glob) <= MAX_GLOB and glob.isprintable() and "\\" not in glob
     _require(key, is_glob, f"be a glob such as docs/** or *.lock, of at most {MAX_GLOB} characters")
+    _require(key, glob.count("**") <= MAX_FOLDERS, f"have ** at most {MAX_FOLDERS} times")
     is_inside = {".", ".."}.isdisjoint(glob.split("/"))
     _require(key, is_inside, "be relative to the root of the repository, without . and ..")
     words = [value] if isinstance(value, str) else value

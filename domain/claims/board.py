@@ -82,6 +82,7 @@ class Board:
         self._ordered: list[Claim] | None = None
         """The claims by position, and who waits for whom, until something changes."""
         self._blockers: dict[Who, set[Who]] | None = None
+        self._reached: dict[Who, set[Who]] = {}
         self.changed_claims: set[tuple[str, int]] = set()
         self.changed_holders: set[Who] = set()
         self.moment: Moment
@@ -374,27 +375,26 @@ class Board:
         waiters = [claim for claim in self.claims.values() if claim.is_ticket and claim.waits_until > self.now]
         return sorted((it for it in waiters if self.find_ticket_end(it) > self.now), key=_by_position)
 
-    def list_earlier(self, request: Request) -> list[Claim]:
+    def list_earlier(self, request: Request) -> Iterator[Claim]:
         """The waiters that came earlier and exclude it, except those that wait for the caller."""
-        earlier = [
-            ticket
-            for ticket in self.list_waiters()
-            if ticket.position < request.position and ticket.who != request.who and self._excludes(ticket, request)
-        ]
-        return [ticket for ticket in earlier if not self.waits_for(ticket.who, request.who)]
+        for ticket in self.list_waiters():
+            is_earlier = ticket.position < request.position and ticket.who != request.who
+            if is_earlier and self._excludes(ticket, request) and not self.waits_for(ticket.who, request.who):
+                yield ticket
 
     def waits_for(self, start: Who, goal: Who) -> bool:
         """Whether one agent waits for another, directly or through others."""
         if self._blockers is None:
-            self._blockers = self._find_blockers()
-        reached, rest = {start}, [start]
-        while rest:
-            others = self._blockers.get(rest.pop(), set())
-            if goal in others:
-                return True
-            rest += others - reached
-            reached |= others
-        return False
+            self._blockers, self._reached = self._find_blockers(), {}
+        if start not in self._reached:
+            reached: set[Who] = set()
+            rest = [start]
+            while rest:
+                others = self._blockers.get(rest.pop(), set()) - reached
+                reached |= others
+                rest += others
+            self._reached[start] = reached
+        return goal in self._reached[start]
 
     def _find_blockers(self) -> dict[Who, set[Who]]:
         """Whom each waiter waits for."""
@@ -408,7 +408,7 @@ class Board:
         return blockers
 
     def is_free(self, request: Request) -> bool:
-        return next(self.list_obstacles(request), None) is None and not self.list_earlier(request)
+        return next(self.list_obstacles(request), None) is None and next(self.list_earlier(request), None) is None
 
     def _excludes(self, earlier: Claim, request: Request) -> bool:
         if request.mode == "shared" == earlier.mode or self.lets_in(earlier, request.who):

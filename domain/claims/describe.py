@@ -1,5 +1,6 @@
 """What the results of commands say of the board."""
 
+from itertools import chain
 from typing import Any
 
 from holdlog.domain.claims.board import Board, Request
@@ -54,7 +55,7 @@ def describe_renewal(claims: list[Claim], board: Board) -> AlreadyClaimed:
 def describe_busy(request: Request, ticket: Claim | None, board: Board) -> Busy:
     obstacles = list(board.list_obstacles(request))
     # With neither, it would close a cycle with what its agent waits for elsewhere.
-    claim = (obstacles or board.list_earlier(request) or board.list_waiters())[0]
+    claim = next(chain(obstacles, board.list_earlier(request), board.list_waiters()))
     overlapping = (name for name in request.resources if any(overlap(name, other) for other in claim.resources))
     resource = next(overlapping, request.resources[0])
     queue = board.list_tickets(resource)

@@ -298,7 +298,8 @@ class World:
         for lost in response.lost or ():
             assert lost.why == "expired"
             owed = [(agent.session, name, lost.resource) for name in AGENTS]
-            owed += [(session, agent.name, lost.resource) for session in sorted(self.left)]
+            family = [it for it in AGENTS if it.split("/")[0] == agent.name.split("/")[0]]  # losses go on to an heir
+            owed += [(session, name, lost.resource) for session in sorted(self.left) for name in family]
             session, *key = next((it for it in owed if self.owed[it[0]][it[1:]]), (None,))
             assert session, f"{lost} was reported to {agent} too often"
             self.owed[session][key[0], key[1]] -= 1

@@ -133,8 +133,8 @@ class PostgresStore:
         return batch
 
     def _make_board(self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any]) -> Board:
-        """The board of the rows that the first message has read. One more reads the rest, if a command needs it, and
-        the other streams that waiters want."""
+        """The board of the rows that the first message has read. Others read the rest, if a command needs it, and the
+        streams that waiters want besides."""
         board = Board(now, is_alive)
         *rows, silence, streams = results
         for result in rows:
@@ -143,15 +143,11 @@ class PostgresStore:
         boards.add_streams(board, streams)
         is_whole = any(read.claims == "all" for read, _ in reads)
         board.is_quiet = board.is_quiet and not is_whole
-        needs_rest = not (is_whole or board.is_quiet) and boards.needs_whole(board, reads)
-        missing = boards.list_unread(board)
-        if needs_rest or missing:
-            assert self._writer is not None  # and no new one, which has no lock
-            text = "EXECUTE board; " if needs_rest else ""
-            *rows, streams = _fetch_all(self._writer.execute(f"{text}EXECUTE streams({quote(json.dumps(missing))})"))
-            for result in rows:
-                boards.add_rows(board, result)
-            boards.add_streams(board, streams)
+        assert self._writer is not None  # and no new one, which has no lock
+        if not (is_whole or board.is_quiet) and boards.needs_whole(board, reads):
+            boards.add_rows(board, self._writer.execute("EXECUTE board"))
+        if missing := boards.list_unread(board):
+            boards.add_streams(board, self._writer.execute(f"EXECUTE streams({quote(json.dumps(missing))})"))
         return board
 
     def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
