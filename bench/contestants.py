@@ -27,7 +27,7 @@ class Process:
     """A worker that runs one request at a time."""
 
     def __init__(self, kind: str, place: str) -> None:
-        command = [_find_python(kind), str(ROOT / "bench/worker.py"), kind, place]
+        command = [find_python(kind), str(ROOT / "bench/worker.py"), kind, place]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -51,7 +51,7 @@ class Process:
         self._process.wait(20)
 
 
-def _find_python(kind: str) -> str:
+def find_python(kind: str) -> str:
     """The interpreter of a contestant's environment."""
     if kind != "peer":
         return sys.executable

@@ -26,7 +26,7 @@ def test_readme_starts_with_the_two_commands() -> None:
 def test_list_of_pages_names_every_page() -> None:
     docs = ROOT / "docs"
     links = set(re.findall(r"\]\((\S+)\)", (docs / "README.md").read_text()))
-    assert links >= {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert links >= {page.name for page in docs.glob("*.md")} - {"README.md"} | {"decisions/README.md"}
 
 
 def test_ci_runs_every_python_version_of_the_classifiers() -> None:
