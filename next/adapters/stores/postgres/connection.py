@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: where the store is, settings, deadlines, errors."""
 
+import re
 import time
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,9 @@ SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives
 SET default_transaction_isolation = 'read committed'"""
 """Plans are kept, and use the keys even if they were made while the tables were small. The database notices within
 20 s that a host is gone, and ends the transaction of a stopped process after 10 s."""
+
+_WRONG_URL: Final = re.compile(r"FATAL: .*(does not exist|not permitted|authentication failed|pg_hba)|no password")
+"""In the message of a refused connection: libpq has no SQLSTATE of it."""
 
 
 class Target(NamedTuple):
@@ -142,10 +146,8 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
     if in_doubt:
         return UnavailableError(f"the write may have happened; the database reported an error: {text}", in_doubt=True)
     match error:
-        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return StoreError(f"the database refused the login: {text}")
-        case errors.InvalidCatalogName():
-            return StoreError(f"{text}; create it, or use another database")
+        case psycopg.OperationalError() if error.sqlstate is None and _WRONG_URL.search(text):
+            return StoreError(f"{text}; check the user, the password and the database in the URL")
         case errors.InsufficientPrivilege():
             return StoreError(f"the database refused: {text}; grant the right to the role, or use another role")
         case errors.ReadOnlySqlTransaction():
