@@ -16,9 +16,7 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
 
 
-def open_engine(
-    place: str | os.PathLike[str], max_value_bytes: int = MAX_VALUE_BYTES, creates: bool = True
-) -> Engine:
+def open_engine(place: str | os.PathLike[str], max_value_bytes: int = MAX_VALUE_BYTES, creates: bool = True) -> Engine:
     """Open or create the store at a path, `:memory:` or a PostgreSQL URL. Unless it `creates`, the caller has checked
     that a path exists. Raises StoreError, UnavailableError."""
     return Engine(_open_store(os.fspath(place), creates), max_value_bytes)

@@ -1,10 +1,15 @@
 """The store in PostgreSQL beyond the doors: URLs that are wrong, what a command that reads leaves alone."""
 
+import re
+from contextlib import closing
+from functools import partial
+
 import psycopg
 import pytest
 
 import holdlog
-from tests.support.programs import run
+from tests.support.programs import HttpServer, run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -30,3 +35,26 @@ def test_command_that_reads_creates_no_schema_and_says_so(postgres_server, postg
     with psycopg.connect(postgres_server.url) as connection:
         query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
         assert connection.execute(query, (postgres.rpartition("=")[2],)).fetchone() is None
+
+
+@pytest.mark.parametrize("has_tokens", [True, False])
+def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_server, tmp_path, has_tokens):
+    name, url = f"outage_{has_tokens}".lower(), f"{postgres_server.url[:-9]}/outage_{has_tokens}".lower()
+    with closing(psycopg.connect(postgres_server.url, autocommit=True)) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        create = ("token", "create", "--name", "t", "--allow", "admin:*", "--db", url)
+        token = run(*create).out.strip() if has_tokens else ""
+        server, headers = HttpServer(url, cwd=tmp_path), {"authorization": f"Bearer {token}"}
+        ask = partial(server.request, "GET", headers=headers)
+        before = ask("/v1/values/n/k").status_code
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        codes = [ask("/v1/values/n/k").status_code for _ in range(2)]
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        until(lambda: ask("/v1/values/n/k").status_code == before)
+        counts = ask("/metrics").text
+        server.close()
+    assert (before, codes, "_created" in counts) == (404, [503, 503], False)
+    assert re.search(r'^holdlog_requests_total\{.*status="unavailable"\} [2-9]', counts, re.MULTILINE)
+    assert len(server.log) == 2, server.log
+    assert server.log[1].startswith("holdlog: a call was refused: the database reported an error: ")

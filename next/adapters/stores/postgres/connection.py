@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: where the store is, settings, deadlines, errors."""
 
+import logging
 import re
 import time
 from collections.abc import Generator
@@ -12,6 +13,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdlog.adapters.engine.port import COMMIT_SECONDS
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+
+for _logger in ("psycopg", "psycopg_pool"):
+    logging.getLogger(_logger).addHandler(logging.NullHandler())  # refusals report failures, and once
 
 SCHEMA: Final = "holdlog"
 """The schema of a URL that names none with `?schema=`."""
