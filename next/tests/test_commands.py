@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import holdlog
-from tests.support.programs import Done, python, run
+from tests.support.programs import HOLDLOG, Done, environment, python, run
 
 BY = ("--by", "ann")
 
@@ -213,3 +213,14 @@ def test_doctor_says_which_program_hosts_look_for(call, tmp_path):
     assert call("init", "--client", "cursor", "--yes").code == 0
     found = call("doctor", "--client", "cursor").out
     assert re.search(r"the server starts, with \d+ tools \(/.*/holdlog\)", found), found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts")
+def test_command_that_begins_on_a_full_disk_says_that_it_is_full(tmp_path):
+    script = (
+        'mount -t tmpfs -o size=256k none "$0" && cd "$0" && "$1" set n k 1 --version 0 --by ann --db s.db'
+        ' && cat /dev/zero > filler; "$1" get n k --db s.db'
+    )
+    command = ["unshare", "-m", "sh", "-c", script, tmp_path, HOLDLOG]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1].endswith("s.db is full; free some space, and try again"), done
