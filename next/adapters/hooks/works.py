@@ -97,9 +97,8 @@ class Works:
         claim = next((it for it in claims if not self.is_own(it.who, holds=True)), None)
         if claim is not None:
             yield claim._replace(resource=name)
-        elif change is not None and not self.is_own(change.who):
-            if all(it.seconds < change.seconds for it in claims):  # else the agent held the file then
-                yield change
+        elif change is not None and not self.is_own(change.who) and all(it.seconds < change.seconds for it in claims):
+            yield change  # from before the agent's own claim
 
     def _find_below(self, folder: str) -> Iterator[Work]:
         yield from self._find(folder, None)

@@ -157,7 +157,7 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         case errors.ReadOnlySqlTransaction():
             return UnavailableError(f"the database is read-only; use its primary: {text}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
-            return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
+            return StoreError(f"the store's tables are missing: {text}; restore a dump, or use another ?schema=")
         case psycopg.DataError() | psycopg.IntegrityError() | errors.ProgramLimitExceeded():
             return StoreError(f"the database does not accept this: {text}")
         case errors.LockNotAvailable():

@@ -383,8 +383,8 @@ class SqliteStore:
             return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
-            f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
-            " -wal before you restore a backup, which lacks all newer events"
+            f"{self._path} is damaged or not a SQLite file ({error}); keep the file and its -wal before you"
+            " restore a backup, which lacks all newer events"
         )
 
     # --- care
