@@ -1,7 +1,10 @@
 """The store in PostgreSQL beyond the doors: URLs that are wrong, what a command that reads leaves alone."""
 
+import io
 import re
-from contextlib import closing
+import socket
+import threading
+from contextlib import closing, suppress
 from functools import partial
 
 import psycopg
@@ -12,6 +15,51 @@ from tests.support.programs import HttpServer, run
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.xdist_group("postgres")
+
+
+def pool(listening, address):
+    """Serve clients as PgBouncer does in transaction mode: all with one connection of the server."""
+    server = socket.create_connection(address).makefile("rwb")
+
+    def write(stream, data):
+        stream.write(data)
+        stream.flush()
+
+    def read(stream):
+        head = stream.read(5)
+        return head + stream.read(int.from_bytes(head[1:]) - 4)
+
+    def relay(client):
+        while (message := read(server))[:1] != b"Z":
+            is_key = message[:1] == b"K"
+            client.write(message[:5] + bytes(len(message) - 5) if is_key else message)
+        write(client, message)
+
+    def serve(client, greeting):
+        while (length := int.from_bytes(client.read(4))) == 8:  # asks for encryption
+            client.read(4)
+            write(client, b"N")
+        client.read(length - 4)
+        write(client, greeting)
+        while (message := read(client))[:1] not in (b"X", b""):
+            write(server, message)
+            if message[:1] in (b"Q", b"S"):
+                relay(client)
+
+    write(server, b"\0\0\0\x29\0\3\0\0user\0postgres\0database\0postgres\0\0")
+    relay(greeting := io.BytesIO())
+    with suppress(OSError):
+        while True:
+            client = listening.accept()[0].makefile("rwb")
+            threading.Thread(target=serve, args=(client, greeting.getvalue()), daemon=True).start()
+
+
+def test_pooler_that_gives_each_transaction_another_connection_is_refused(postgres_server, postgres):
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        threading.Thread(target=pool, args=(listening, ("127.0.0.1", postgres_server.port)), daemon=True).start()
+        url = postgres.replace(f":{postgres_server.port}", f":{listening.getsockname()[1]}")
+        with pytest.raises(holdlog.StoreError, match="use the database's own URL, or session mode"):
+            holdlog.StateStore(url)
 
 
 @pytest.mark.parametrize(

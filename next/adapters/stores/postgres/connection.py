@@ -100,9 +100,11 @@ def parse_url(url: str) -> Target:
 
 def connect(target: Target, statements: str = "") -> Connection:
     """Connect to the store's schema and execute the statements; later ones are committed one by one. Raises
-    psycopg.Error."""
+    StoreError, psycopg.Error."""
     connection = Connection.connect(name_server(target), **OPTIONS)
     try:
+        if not statements:  # the first connection, as the store is opened
+            _refuse_pooler(connection, target)
         configure(connection, target)
         if statements:
             connection.prepare_threshold = None  # after a rollback, psycopg deallocates its statements, and ours
@@ -111,6 +113,23 @@ def connect(target: Target, statements: str = "") -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _refuse_pooler(connection: Connection, target: Target) -> None:
+    """Raise StoreError for a pooler that binds a client to a connection for one transaction only: another client gets
+    the same. Poolers show by process ids of their own."""
+    process = _read_process(connection)
+    if process != connection.info.backend_pid:
+        with Connection.connect(name_server(target), **OPTIONS) as other:
+            if _read_process(other) == process:
+                raise StoreError(
+                    "this pooler (PgBouncer in transaction mode?) would lose notifications and prepared statements; use"
+                    " the database's own URL, or session mode"
+                )
+
+
+def _read_process(connection: Connection) -> int:
+    return int(connection.execute("SELECT pg_backend_pid()").fetchall()[0][0])
 
 
 def name_server(target: Target) -> str:
