@@ -11,13 +11,7 @@ from fastmcp import FastMCP
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
-from mcp_types import (
-    CallToolRequestParams,
-    PaginatedRequestParams,
-    SetLevelRequestParams,
-    TextContent,
-    ToolAnnotations,
-)
+from mcp_types import ServerCapabilities, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import PrivateAttr
 
@@ -155,13 +149,13 @@ class ToolServer(FastMCP[Any]):
         )
         kinds = [kind for group in groups for kind in list_kinds().values() if kind.group == group]
         self._tools = {prefix + kind.tool: self._derive(kind, respond) for kind in kinds}
+        describe = self._mcp_server.get_capabilities
 
-    def _setup_handlers(self) -> None:
-        """Without those of prompts and resources, which would announce some to clients."""
-        add = self._mcp_server.add_request_handler
-        add("tools/list", PaginatedRequestParams, self._on_list_tools)
-        add("tools/call", CallToolRequestParams, self._on_call_tool)
-        add("logging/setLevel", SetLevelRequestParams, self._on_set_logging_level)
+        def announce(*arguments: Any, **options: Any) -> ServerCapabilities:
+            """Without prompts and resources: FastMCP has empty lists of them for clients that ask."""
+            return describe(*arguments, **options).model_copy(update={"prompts": None, "resources": None})
+
+        self._mcp_server.get_capabilities = announce  # type: ignore[method-assign]
 
     async def list_tools(self, *, run_middleware: bool = True) -> Sequence[Tool]:
         return [*self._tools.values()]
