@@ -41,8 +41,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--json", action="store_true", help="print the whole result as JSON")
 
     def format_help(self) -> str:
-        width = shutil.get_terminal_size().columns - 2
-        self.description = "\n".join(fill(line, width) for line in (self.description or "").split("\n"))
+        self.description = fill(self.description or "", shutil.get_terminal_size().columns - 2)
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -89,9 +89,9 @@ def run(words: list[str]) -> int:
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(
         "run",
-        "Claim resources, run a command, and release them when it ends, however it ends. The command gets\n"
-        "HOLDLOG_CLAIM_VERSION, HOLDLOG_CLAIM_POSITION and HOLDLOG_AGENT. Exit code: that of the command; 1 if the\n"
-        "claim was refused, timed out or was lost; 126 and 127 if the command cannot be run.",
+        "Claim resources, run a command, and release them when it ends, however it ends. The command gets"
+        " HOLDLOG_CLAIM_VERSION, HOLDLOG_CLAIM_POSITION and HOLDLOG_AGENT. Exit code: that of the command; 1 if the"
+        " claim was refused, timed out or was lost; 126 and 127 if the command cannot be run.",
         _EXAMPLES,
         has_json=False,
     )

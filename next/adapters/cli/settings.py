@@ -155,8 +155,8 @@ def serve(words: list[str]) -> int:
     """Serve MCP over standard input and output, or over HTTP."""
     parser = Parser(
         "serve",
-        "Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same.\n"
-        "Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLOG_DB.",
+        "Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same."
+        " Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLOG_DB.",
         _EXAMPLES,
         has_json=False,
     )

@@ -147,6 +147,8 @@ def _show_change(event: Event, who: str) -> str:
             return f"{who} added a message to thread {event.get('thread')}"
         case "ResultAppended":
             return f"{who} added a result to thread {event.get('thread')}"
+        case "Imported":
+            return f"the log of store {event['store']} was imported up to position {event['last']}"
         case _:
             pass
     fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}

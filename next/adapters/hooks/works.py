@@ -93,11 +93,12 @@ class Works:
             yield from (self._describe(claim) for claim in claims if not self.is_own(claim.who, holds=True))
 
     def _find(self, name: str, change: Work | None) -> Iterator[Work]:
-        claim = next((it for it in self._list_claims(name) if not self.is_own(it.who, holds=True)), None)
+        claims = [*map(self._describe, self._list_claims(name))]
+        claim = next((it for it in claims if not self.is_own(it.who, holds=True)), None)
         if claim is not None:
-            yield self._describe(claim)._replace(resource=name)
-        elif change is not None and not self.is_own(change.who):
-            yield change
+            yield claim._replace(resource=name)
+        elif change is not None and not self.is_own(change.who) and all(it.seconds < change.seconds for it in claims):
+            yield change  # from before the agent's own claim
 
     def _find_below(self, folder: str) -> Iterator[Work]:
         yield from self._find(folder, None)

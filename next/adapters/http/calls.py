@@ -1,7 +1,6 @@
 """How operations are carried out for callers over HTTP, and how their results are responses."""
 
 import asyncio
-import logging
 import math
 import secrets
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.http.metrics import Metrics
+from holdlog.adapters.http.metrics import LOG, Metrics
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.steps import Steps
@@ -62,7 +61,6 @@ def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> R
 QUICK: Final = 0.05
 """Seconds after which the client of a call is watched."""
 BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
-LOG: Final = logging.getLogger("holdlog")
 
 
 class Limits(NamedTuple):
@@ -180,7 +178,7 @@ class Calls(AsyncSteps):
         except Exception:
             LOG.exception("a call failed")
             response = BUG
-        self.metrics.count(kind.name, response["status"])
+        self.metrics.count(kind.name, response)
         return response
 
     async def carry_out(self, operation: Operation, caller: Caller, access: Access, surface: Surface) -> Object:

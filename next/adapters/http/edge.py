@@ -9,8 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdlog.adapters.auth.authenticate import Authenticator
-from holdlog.adapters.http.calls import fail, render
+from holdlog.adapters.http.calls import Calls, fail, render
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.domain.refusals import HoldlogError
 
@@ -28,9 +27,9 @@ class Edge:
     """ASGI middleware. A page in a user's browser can reach servers on loopback, also by a host name that it points
     there (DNS rebinding), so Host and Origin are checked. Routes find `Access` in `scope["access"]`."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, calls: Calls, hosts: Collection[str]) -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._calls = calls
         self._hosts = frozenset((*LOOPBACK, *(name.lower() for name in hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,9 +63,11 @@ class Edge:
         if scope["path"] in PUBLIC or (scope["path"], scope["method"]) == ("/token", "POST"):
             return None
         try:
-            scope["access"] = await self._authenticator.find_access(Headers(scope=scope))
+            scope["access"] = await self._calls.authenticator.find_access(Headers(scope=scope))
         except HoldlogError as refusal:
-            return render(refusal_to_object(refusal))
+            response = refusal_to_object(refusal)
+            self._calls.metrics.count("authenticate", response)
+            return render(response)
         if scope["access"] is None:
             return fail(401, "a valid token is required", {"www-authenticate": "Bearer"})
         return None

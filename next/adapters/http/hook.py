@@ -12,8 +12,9 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.engine.conversations import name_session, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
-from holdlog.adapters.http.calls import BUG, LOG, SAFE, Calls, fail
+from holdlog.adapters.http.calls import BUG, SAFE, Calls, fail
 from holdlog.adapters.http.calls import render as render_object
+from holdlog.adapters.http.metrics import LOG
 from holdlog.adapters.http.routes import parse_json, read_query
 from holdlog.adapters.operations.json import refusal_to_object, to_text
 from holdlog.domain.claims.commands import Acquire, Call, Release

@@ -1,15 +1,23 @@
 """What operators measure, in the format of Prometheus."""
 
+import logging
 import sys
+import time
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operations.json import Object
 from holdlog.adapters.stores.board import read_board
 from holdlog.adapters.stores.sql import HEAD, TOPICS_SINCE
 from holdlog.domain.results import utc
 from holdlog.domain.state import Reads
 from holdlog.projections.board import describe_board
+
+LOG: Final = logging.getLogger("holdlog")
+LOG_EVERY: Final = 60.0
+"""Seconds between lines about a store that is unavailable."""
 
 
 class Metrics:
@@ -18,6 +26,7 @@ class Metrics:
 
     def __init__(self, engine: Engine) -> None:
         """Raises UnavailableError."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._engine = engine
         self._registry = registry = CollectorRegistry()
         self._requests = Counter("holdlog_requests", "Calls of operations", ("kind", "status"), registry=registry)
@@ -29,9 +38,14 @@ class Metrics:
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
         self.waiters = Gauge("holdlog_waiters", "Calls that wait in this server", registry=registry)
         self._position = self._read_end()
+        self._log_after = 0.0
 
-    def count(self, kind: str, status: str) -> None:
-        self._requests.labels(kind, status).inc()
+    def count(self, kind: str, response: Object) -> None:
+        """Count a call by its result, and log that the store is unavailable."""
+        self._requests.labels(kind, response["status"]).inc()
+        if response["status"] == "unavailable" and time.monotonic() >= self._log_after:
+            self._log_after = time.monotonic() + LOG_EVERY
+            LOG.warning("holdlog: a call was refused: %s", response["message"])
 
     def collect(self) -> bytes:
         """Reads the store: call it in the pool. Raises UnavailableError."""

@@ -287,7 +287,7 @@ async def subscribe(
     counts instead of `after`. `report` gets a line about each outage. Raises InvalidError, NatsError and StoreError.
     """
     server = Server(url, report)
-    engine = await asyncio.to_thread(open_engine, store) if store is not None else None
+    engine = await asyncio.to_thread(open_engine, store, creates=False) if store is not None else None
     try:
         subscriber = Subscriber(server, engine, store_id, subjects, after, durable)
         events = subscriber.read()

@@ -68,6 +68,12 @@ def sync(path: str) -> None:
         os.close(descriptor)
 
 
+def is_full(path: str) -> bool:
+    """Whether the disk of a file has less than the 32 kB that SQLite needs to open its write-ahead log."""
+    disk = os.statvfs(os.path.dirname(path) or ".")
+    return disk.f_bavail * disk.f_frsize < 32_768
+
+
 def explain_read_only(path: str) -> str | None:
     """Why this process cannot write an existing store, in one line; None if it can. SQLite writes in its folder."""
     for name in (path, f"{path}.lock", os.path.dirname(path)):

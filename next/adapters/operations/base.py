@@ -1,5 +1,6 @@
 """What all operations have in common: declaration, arguments, errors."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -162,8 +163,8 @@ def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
     first = error.errors(include_url=False, include_input=False)[0]
     place: Sequence[str | int] = first["loc"]
-    text = _TEXTS.get(first["type"]) or first["msg"].removeprefix("Value error, ").partition(", unable to")[0]
-    text = text.replace("Input should", "must").replace("a valid integer", "a whole number")
+    text = _TEXTS.get(first["type"]) or re.sub(r"^Value error, |(, unable to| after validation).*", "", first["msg"])
+    text = re.sub(r"\b(Input|List|String) should", "must", text).replace("a valid integer", "a whole number")
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
