@@ -158,10 +158,10 @@ def _add_entries(text: str, entries: Sequence[Entry]) -> str:
     except CommentedError:
         if "holdlog" in text:
             return text
-        wanted: dict[str, Any] = {}
+        additions: dict[str, Any] = {}
         for entry in entries:
-            _put(wanted, entry)
-        raise CommentedError(json.dumps(wanted)) from None
+            _put(additions, entry)
+        raise CommentedError(json.dumps(additions)) from None
     missing = [entry for entry in entries if not _has(tree, entry)]
     for entry in missing:
         _put(tree, entry)

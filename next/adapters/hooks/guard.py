@@ -193,8 +193,8 @@ class _Examination:
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
         names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
         works = dict[str, Work]()
-        for name, found in self._source.works.find_others(names).items():
-            for work in found:
+        for name, others in self._source.works.find_others(names).items():
+            for work in others:
                 path = names[name] if work.resource == name else workspaces.find_file(work.resource)
                 works |= {} if path is None else {path: work}
         changes = {

@@ -39,8 +39,8 @@ def ask(server: Server, work: Any) -> Output:
 
 def post(server: Server, event: str, session: str, agent: str, paths: Sequence[str] = (), call: str = "") -> Output:
     """Make a call of `POST /hook`. Raises StoreError, which has no text of the server."""
-    given = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
-    response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(given).encode())
+    body = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
+    response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
         output = json.loads(response)
         text = show(str(output.get("reason") or output.get("context") or ""))

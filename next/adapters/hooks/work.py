@@ -218,8 +218,8 @@ class Work:
             rows = [row for row in rows if (row.resource, row.made) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
         changed = [row for row in rows if outcomes[row.resource] != "released"]
-        kept = list_uncommitted(self.place.root, [row.path for row in changed])
-        released = [row for row in rows if not (row in changed and row.path in kept)]
+        uncommitted = list_uncommitted(self.place.root, [row.path for row in changed])
+        released = [row for row in rows if not (row in changed and row.path in uncommitted)]
         self.released = [row.resource for row in released]
         if released:
             with self._transact(claims="all") as batch:
@@ -243,8 +243,8 @@ class Work:
             board, own = batch.state.board, self.who
             mine = {own.agent} - self.others
             names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else mine
-            held = [it for it in board.claims.values() if it.who[1:] == own[1:] and it.who.agent in names]
-            for claim in [claim for claim in held if not claim.is_ticket]:
+            grants = [it for it in board.claims.values() if not it.is_ticket and it.who[1:] == own[1:]]
+            for claim in [grant for grant in grants if grant.who.agent in names]:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
             for name in sorted(names):
@@ -478,9 +478,9 @@ class Work:
         return workspaces
 
     def _name_files(self, paths: Sequence[str]) -> Iterator[File]:
-        for given in paths:
-            is_folder = given.endswith("/") or (os.path.isdir(given) and not os.path.islink(given))
-            path = os.path.realpath(given) + "/" * is_folder
+        for named in paths:
+            is_folder = named.endswith("/") or (os.path.isdir(named) and not os.path.islink(named))
+            path = os.path.realpath(named) + "/" * is_folder
             resource = None if path.startswith(self.place.store) else self.workspaces.name_file(path)
             if resource is not None:
                 yield File(path.rstrip("/"), resource, *self._find_rule(path))
