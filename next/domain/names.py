@@ -10,6 +10,8 @@ MAX_AGENT: Final = 128
 THREAD_DATA: Final = "threads/"
 """What the namespaces of threads' data start with: only operations on threads write them."""
 MAX_NOTE: Final = 500
+AUTHORS: Final = ("updated_by", "deleted_by", "reverted_by", "redacted_by", "created_by", "revoked_by", "agent")
+"""Arguments that name who calls. Of several the first does: the `agent` of a revert selects writes."""
 
 WITHOUT_RECORD: Final = ("claim:", "foreign:")
 """What streams start with that have no row in the view `current`."""
