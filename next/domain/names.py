@@ -38,6 +38,14 @@ def check_name(text: str) -> str:
     return _check(text, MAX_NAME)
 
 
+def is_name(text: str) -> bool:
+    """Whether `check_name` would change nothing."""
+    try:
+        return check_name(text) == text
+    except ValueError:
+        return False
+
+
 @lru_cache(_REMEMBERED)
 def check_writable(text: str) -> str:
     """Return a namespace that everybody may write, as `check_name`. Raises ValueError."""

@@ -18,14 +18,14 @@ from holdlog.adapters.cli.commands import (
 )
 from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser, suggest
-from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss, describe_rest
+from holdlog.adapters.cli.results import GOOD, add_remark, describe, describe_loss, describe_rest
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
 from holdlog.adapters.operating_system.location import mask_password, read_variable
 from holdlog.adapters.operations.base import Operation, Query, Task
 from holdlog.adapters.operations.claims import EndClaims
-from holdlog.adapters.operations.json import refusal_to_object
+from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import take_steps
 from holdlog.adapters.operations.surface import Surface, parse
 from holdlog.domain.moment import Caller

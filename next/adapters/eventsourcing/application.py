@@ -38,7 +38,7 @@ from holdlog.adapters.operations.rows import NO_LIMIT, show_event
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import CONTENT, FOREIGN, Foreign
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import check_name, end_of_range, namespace_prefix
+from holdlog.domain.names import end_of_range, is_name, namespace_prefix
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.results import EventEntry
 
@@ -201,13 +201,6 @@ class LogSubscription(ListenNotifySubscription[LogRecorder]):
         end = self._recorder.engine.store.read("SELECT MAX(position) FROM events", {})[0][0] or 0
         super()._pull()
         self._last_notification_id = max(self._last_notification_id or 0, end)
-
-
-def is_name(text: str) -> bool:
-    try:
-        return check_name(text) == text
-    except ValueError:
-        return False
 
 
 VARIABLE: Final = "HOLDLOG_DB"

@@ -6,10 +6,9 @@ import holdlog
 from holdlog.adapters.auth.access import Denied
 from holdlog.adapters.http.calls import CODES
 from holdlog.adapters.http.routes import VERSION, list_operations
-from holdlog.adapters.mcp.schemas import describe_arguments
+from holdlog.adapters.mcp.schemas import Schema, describe_arguments
 from holdlog.adapters.operations.base import OPERATIONS, Operation
 
-Schema = dict[str, Any]
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _JSON: Final[Schema] = {"application/json": {"schema": {}}}
 _FORM: Final = {"application/x-www-form-urlencoded": {"schema": {"properties": {"token": {"const": "new"}}}}}
@@ -79,4 +78,4 @@ def _describe_responses(kind: type[Operation]) -> Schema:
     texts: dict[str, list[str]] = {}
     for status in dict.fromkeys([*statuses, "error", "unavailable"]):
         texts.setdefault(str(CODES.get(status, 200)), []).append(status)
-    return {code: {"description": ", ".join(found), "content": _JSON} for code, found in texts.items()}
+    return {code: {"description": ", ".join(names), "content": _JSON} for code, names in texts.items()}

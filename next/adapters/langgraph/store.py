@@ -33,7 +33,7 @@ from holdlog.adapters.python.base import AsyncSteps, Handle
 from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
-from holdlog.domain.names import check_name, end_of_range, namespace_prefix, split_stream, value_stream
+from holdlog.domain.names import end_of_range, is_name, namespace_prefix, split_stream, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import TransactionResult, utc
 from holdlog.projections.results import StateRecord
@@ -158,16 +158,9 @@ def _encode(label: Any) -> str:
         raise InvalidNamespaceError("a label of a namespace must be a text without periods and NUL, and not empty")
     plain = label.replace("%", "%25").replace("/", "%2F")
     try:
-        return plain if _is_name(plain) else quote(label, safe="")
+        return plain if is_name(plain) else quote(label, safe="")
     except UnicodeEncodeError:
         raise InvalidNamespaceError("a label of a namespace must not contain a lone surrogate") from None
-
-
-def _is_name(text: str) -> bool:
-    try:
-        return check_name(text) == text
-    except ValueError:
-        return False
 
 
 # --- filters

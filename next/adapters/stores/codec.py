@@ -10,7 +10,7 @@ from holdlog.domain.moment import Caller
 from holdlog.domain.names import AUTHORS, value_stream
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.state import Record
-from holdlog.domain.values import Json, encode
+from holdlog.domain.values import Json, dump, encode
 
 SALT_BYTES: Final = 16
 FIRST_DIGEST: Final = bytes(32)
@@ -50,7 +50,6 @@ class Foreign(NamedTuple):
     payload: str
 
 
-_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _OTHER_SUBJECTS: Final = (("thread", "thread_id"), ("token", "token"))
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
@@ -68,7 +67,7 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
         elif kind is str:
             text = quote(value)
         else:
-            text = "true" if value is True else _dump(value)
+            text = "true" if value is True else dump(value)
         if name in content:
             payload += f',"{name}":{text}'
         else:
