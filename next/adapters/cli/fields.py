@@ -86,8 +86,8 @@ def list_names(kind: type[Operation], name: str) -> list[str]:
 
 def collect(kind: type[Operation], options: argparse.Namespace) -> dict[str, Any]:
     """The arguments that were given, by the names that the operation takes."""
-    given = vars(options)
-    return {field.alias or name: given[name] for name, field in kind.model_fields.items() if name in given}
+    values = vars(options)
+    return {field.alias or name: values[name] for name, field in kind.model_fields.items() if name in values}
 
 
 def name_argument(error: InvalidError, kind: type[Operation], words: tuple[str, ...]) -> InvalidError:

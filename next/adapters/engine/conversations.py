@@ -30,7 +30,7 @@ _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 class Conversation(NamedTuple):
     """An agent of a conversation; `agent`: its id, as its host says; empty for the main one. `name`: as it holds
     claims. `calls`: those that run now, SHELL or `name_call(name)` by their ids. `has_ended`: it goes on under another
-    id, which is the `host` once that has begun. `told`: what the agent has been told once."""
+    id, which is the `host` once that has begun. The last field: facts that its hooks have reported, once each."""
 
     session: str
     agent: str

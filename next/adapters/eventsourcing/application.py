@@ -205,7 +205,7 @@ class LogSubscription(ListenNotifySubscription[LogRecorder]):
 
 VARIABLE: Final = "HOLDLOG_DB"
 _NO_VIEWS: Final = (
-    "holdlog's log has no views of programs; set PERSISTENCE_MODULE of the projection to a database of its own, such as"
+    "holdlog's log has no views of programs; set PERSISTENCE_MODULE of the projection to another database, such as"
     " eventsourcing.sqlite with SQLITE_DBNAME"
 )
 

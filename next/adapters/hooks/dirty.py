@@ -16,11 +16,11 @@ MAX_ARGUMENTS: Final = 250
 _REFUSED: Final = (0, 128)
 """Exit codes of git: it was able to respond, or it refuses, as outside of a repository."""
 _hung: set[str] = set()
-"""Folders in which git took too long, and is not asked again by this process."""
+"""Folders in which git took too long: this process does not run it there again."""
 
 
 class GitFailedError(OSError):
-    """Git could not be asked. The message is one line."""
+    """Git did not run to its end. The message is one line."""
 
 
 class DirtyFile(NamedTuple):

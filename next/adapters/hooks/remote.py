@@ -21,7 +21,7 @@ MAX_BYTES: Final = 4_096  # of a response
 
 def ask(server: Server, work: Any) -> Output:
     """Pass on what a call does, as of Work, in the plain form of a hook. Claims files by their paths from the root of
-    the main worktree, which are the same in each clone; those of a linked worktree, which is a copy of its own, belong
+    the main worktree, which are the same in each clone; those of a linked worktree, which is another copy, belong
     to this host alone. Raises StoreError."""
     event, session = work.call.event, work.caller.session
     if work.former_name:
@@ -46,7 +46,7 @@ def post(server: Server, event: str, session: str, agent: str, paths: Sequence[s
         text = show(str(output.get("reason") or output.get("context") or ""))
         return Output(text, "deny" if output.get("decision") == "deny" else "")
     except (ValueError, AttributeError, TypeError, RecursionError):
-        raise StoreError(f"{server.url} is no server of holdlog") from None
+        raise StoreError(f"{server.url} is not a server of holdlog") from None
 
 
 def _request(server: Server, query: str, body: bytes) -> bytes:

@@ -50,7 +50,7 @@ READERS: Final = _set(
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
     tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
-"""Programs that change no file, whatever their arguments are. Modes, owners and folders are no content."""
+"""Programs that change no file, whatever their arguments are. Modes, owners and folders do not count as content."""
 CHECKERS: Final = _set(
     """basedpyright coverage ctest dmypy eslint flake8 javac jest markdownlint mocha mypy oxlint phpunit py.test
     pycodestyle pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tsc ty unittest vitest yamllint"""

@@ -13,7 +13,7 @@ from holdlog.projections.board import describe_board
 
 
 class Metrics:
-    """Counts what this server does, and reads what all do from the store when it is asked. Denials, conflicts and
+    """Counts what this server does, and reads from the store what all do, when it is scraped. Denials, conflicts and
     fenced writes are calls whose status is busy, conflict and fenced; expiries are events of the kind ClaimExpired."""
 
     def __init__(self, engine: Engine) -> None:

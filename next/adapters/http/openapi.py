@@ -17,7 +17,7 @@ BY_HAND: Final[tuple[tuple[str, str, Schema, Schema], ...]] = (
     ("POST /kv/{group}/{key}", "Save a text, or JSON by its content type, for ?ttl= seconds", _TEXT, _TEXT),
     ("DELETE /kv/{group}/{key}", "Delete a value", {}, _TEXT),
     ("GET /token", "Describe the token of the caller", {}, _JSON),
-    ("POST /token", "Create a token with a space of its own, if the server allows it", _FORM, _TEXT),
+    ("POST /token", "Create a token with its own space, if the server allows it", _FORM, _TEXT),
     ("POST /hook", "Guard an edit, with the JSON that a host passes to its hooks", _JSON, _JSON),
     ("GET /healthz", "Whether the server runs", {}, _JSON),
     ("GET /readyz", "Whether its store can be read", {}, _JSON),

@@ -114,7 +114,7 @@ class Calls(AsyncSteps):
                 change(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
-        """In a task of its own, so that a call that is cancelled can still leave the queue."""
+        """In a separate task, so that a call that is cancelled can still leave the queue."""
         waiting = asyncio.ensure_future(self._make(steps))
         try:
             await asyncio.wait({waiting, self.ending}, return_when=asyncio.FIRST_COMPLETED)

@@ -103,12 +103,12 @@ class Workspaces:
                     return name
                 raise ValueError(f"must be in a known workspace ({self._list()}), or be custom://<name>")
             path = f"{root or ''}/{rest}"
-        found = self._find(path)
-        if found is None:
+        place = self._find(path)
+        if place is None:
             if self.known:
                 raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
             return path if self._is_absolute else name
-        resource = check_resource(self._prefix(*found) + found[0].spell(found[1]))
+        resource = check_resource(self._prefix(*place) + place[0].spell(place[1]))
         if is_new:
             self._require_one_file(resource)
         return resource
@@ -117,11 +117,11 @@ class Workspaces:
         """The resource of a file at an absolute path, whatever its name, or of a folder with `/` at its end; None
         outside of all workspaces."""
         try:
-            found = self._find(os.path.normpath(path) + "/" * path.endswith("/"))
-            if found is None:
+            place = self._find(os.path.normpath(path) + "/" * path.endswith("/"))
+            if place is None:
                 return encode_path(normalize("NFC", path)) if self._is_absolute and not self.known else None
-            prefix = self._prefix(*found)
-            return prefix + encode_path(found[0].spell(found[1]), MAX_NAME - len(prefix))
+            prefix = self._prefix(*place)
+            return prefix + encode_path(place[0].spell(place[1]), MAX_NAME - len(prefix))
         except ValueError:
             return None
 

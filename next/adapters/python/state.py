@@ -80,7 +80,7 @@ class KeyValues:
 class State(Generic[T]):
     """One thread, opened by `create_state`. Each change is stored before its call returns, and one that raises did not
     happen. Data are those of the last `refresh`, with the changes of this State. For one thread of a program: another
-    opens a State of its own. Raises StoreError and UnavailableError as StateStore does."""
+    opens another State. Raises StoreError and UnavailableError as StateStore does."""
 
     def __init__(self, store: Handle, thread_id: str, kind: type[T], agent: str | None, is_owner: bool) -> None:
         self.thread_id = thread_id
