@@ -102,17 +102,6 @@ class FileChanged(NamedTuple):
     sha256: str | None
 
 
-ClaimEvent = (
-    ClaimGranted
-    | ClaimReleased
-    | ClaimExpired
-    | OfferExpired
-    | ClaimQueued
-    | ClaimUnqueued
-    | ClaimHandedOver
-    | FileChanged
-)
-
 # --- state
 
 
