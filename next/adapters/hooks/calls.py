@@ -163,7 +163,7 @@ def _find_own_tool(tool: str) -> str:
 
 
 class Output(NamedTuple):
-    """What a hook has to say. `decision`: to deny the call, to let a person decide, or none."""
+    """What a hook prints. `decision`: to deny the call, to let a person decide, or none."""
 
     text: str = ""
     decision: Literal["", "ask", "deny"] = ""

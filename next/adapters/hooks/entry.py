@@ -53,7 +53,7 @@ the agent is known."""
 
 def needs_nothing(call: HookCall, store: str) -> bool:
     """Whether a plain shell command changes no file, the agent holds nothing whose life the call must prolong, and
-    there is nothing to tell."""
+    there is nothing to report."""
     if call.event not in ("pre-edit", "post-edit") or "holdlog" in call.command or not os.path.isfile(store):
         return False
     if not re.fullmatch(_READING, call.command):
@@ -83,7 +83,7 @@ def run(words: Sequence[str]) -> int:
         if output:
             _write(output)
     finally:
-        gc.freeze()  # what the imports have made is not worth a look at the end
+        gc.freeze()  # at its end, Python would collect what the imports have made
     return 0
 
 
@@ -199,7 +199,7 @@ class Hook:
         return text
 
     def _warn(self, problem: str, against: str = "") -> Output:
-        """Tell the agent that hooks do not guard it: few hosts show standard error."""
+        """Warn the agent that hooks do not guard it: few hosts show standard error."""
         if self._call is not None and self._call.event == "start":
             return Output(f"holdlog: your edits are not guarded{against}, and you do not see what they hold: {problem}")
         if self._call is not None and self._call.event == "pre-edit":

@@ -5,8 +5,9 @@ import sys
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operations.rows import read_position
 from holdlog.adapters.stores.board import read_board
-from holdlog.adapters.stores.sql import HEAD, TOPICS_SINCE
+from holdlog.adapters.stores.sql import TOPICS_SINCE
 from holdlog.domain.results import utc
 from holdlog.domain.state import Reads
 from holdlog.projections.board import describe_board
@@ -28,7 +29,7 @@ class Metrics:
         self._queued = Gauge("holdlog_claims_queued", "Agents that wait for a claim", registry=registry)
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
         self.waiters = Gauge("holdlog_waiters", "Calls that wait in this server", registry=registry)
-        self._position = self._read_end()
+        self._position = read_position(engine.store)
 
     def count(self, kind: str, status: str) -> None:
         self._requests.labels(kind, status).inc()
@@ -45,7 +46,3 @@ class Metrics:
             self._events.labels(topic).inc(number)
             self._position = max(self._position, position)
         return generate_latest(self._registry)
-
-    def _read_end(self) -> int:
-        rows = self._engine.store.read(HEAD, {})
-        return int(rows[0][0]) if rows else 0

@@ -240,7 +240,7 @@ class State(Generic[T]):
                 "namespace": namespace,
                 "key": key,
                 "value": value,
-                "expected_version": self._find_version(key),
+                "expected_version": self._versions.get(_check_key(key), 0),
             }
             for key, value in values.items()
         ] + [
@@ -256,9 +256,6 @@ class State(Generic[T]):
             else:
                 del self._values[step.key], self._versions[step.key]
         return written
-
-    def _find_version(self, key: str) -> int:
-        return self._versions.get(_check_key(key), 0)
 
     def _read_items(self) -> list[ThreadItem]:
         """All messages, and the current results."""
