@@ -68,7 +68,7 @@ def name_call(name: str) -> str:
     return f"tool {name}"
 
 
-def list_conversations(reader: Reader, host: str | None, session: str = "") -> list[Conversation]:
+def list_conversations(reader: Reader, host: str | None, session: str) -> list[Conversation]:
     """Those below a host, and those of a session."""
     return [Conversation.read(*row) for row in reader.read(CONVERSATIONS, {"host": host or "-", "session": session})]
 
