@@ -11,11 +11,12 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, Rename, find_conversation, name_call
+from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, Rename, list_candidates, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.operating_system.processes import identify_process, is_alive
@@ -49,8 +50,9 @@ def note(engine: Engine, session: str, agent: str = "", call: str = "", **facts:
 
 
 def find(engine: Engine, call: str = SHELL, host: str | None = HOST, **environ: str) -> str | None:
-    found = find_conversation(engine.store, host, call, environ)
-    return None if found is None else found.name
+    with patch.dict(os.environ, environ, clear=True):
+        candidates = list_candidates(engine.store, host, call)
+    return candidates[0].name if len(candidates) == 1 else None
 
 
 @both_stores

@@ -254,6 +254,16 @@ def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:
     )
 
 
+def test_admin_reverts_what_another_token_wrote(guarded: Guarded) -> None:
+    admin, robot = guarded.create("undoer", "admin:*"), guarded.create("robot", "write:*")
+    write = {"value": 1, "updated_by": "robot", "force": True}
+    headers = {"holdlog-session": "robots-run"}
+    assert guarded.ask(robot, "PUT", "/v1/values/reverted/k", json=write, headers=headers).status_code == 200
+    run = {"session": "robots-run", "agent": "robot", "reverted_by": "ann"}
+    reverted = guarded.ask(admin, "POST", "/v1/reverts", json=run).json()
+    assert (reverted["status"], [row["key"] for row in reverted["reverted"]]) == ("ok", ["k"])
+
+
 @pytest.mark.parametrize(
     ("grant", "scope", "name", "is_allowed"),
     [

@@ -98,10 +98,10 @@ def test_server_with_another_path_of_holdlog_is_replaced(setup):
     ("text", "problem"),
     [
         ('{"a": [', "it is not JSON"),
-        ("[]", "it is no object"),
+        ("[]", "it is not a JSON object"),
         ('{"a": 1, "a": 2}', "a key occurs twice"),
-        ('{"mcpServers": []}', "its mcpServers is no object"),
-        ('{"hooks": {"Stop": {}}}', "its Stop is no list"),
+        ('{"mcpServers": []}', "its mcpServers is not an object"),
+        ('{"hooks": {"Stop": {}}}', "its Stop is not a list"),
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )

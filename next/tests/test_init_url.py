@@ -248,7 +248,7 @@ def test_agent_is_warned_of_a_token_that_is_missing_or_refused(team: Team, token
             b"HTTP/1.1 307 Moved\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
             "responded with status 307",
         ),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "is no server of holdlog"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "is not a server of holdlog"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be reached"),
     ],
 )

@@ -14,7 +14,7 @@ from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.rows import is_live
 from holdlog.adapters.operations.tokens import FindToken
 from holdlog.adapters.stores import sql
-from holdlog.domain.names import check_label
+from holdlog.domain.names import AUTHORS, check_label
 from holdlog.domain.refusals import InvalidError, UnavailableError
 from holdlog.domain.tokens import check_grant, check_space, token_stream
 
@@ -26,6 +26,7 @@ SCOPE: Final = "holdlog:"
 LEEWAY: Final = 10
 """Seconds by which the provider's clock may differ."""
 FETCH_SECONDS: Final = 5
+_PRINCIPALS: Final = ("token:", "jwt:")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -79,11 +80,6 @@ def _read_claims(claims: Mapping[str, Any]) -> Access:
     return Access(principal, tuple(allow), space, int(claims["exp"]) * 1_000_000)
 
 
-_AUTHORS: Final = ("agent", "updated_by", "deleted_by", "reverted_by")
-"""Arguments that name who calls."""
-_PRINCIPALS: Final = ("token:", "jwt:")
-
-
 class Authenticator:
     """`ask` answers queries, and `in_pool` calls functions that block; `jwt` is None if no provider is trusted. If
     `is_open`, the server needs no tokens."""
@@ -119,16 +115,14 @@ class Authenticator:
         """Raises InvalidError if an operation is to be recorded under the name of another principal."""
         if self.is_open or isinstance(operation, Query):
             return
-        for argument in _AUTHORS:
-            author = getattr(operation, argument, None)
-            if author is None or author == access.principal:
-                continue
-            root = author.partition("/")[0].casefold()
-            is_named = root.startswith(_PRINCIPALS)
-            if is_named or (
-                f"token:{root}" != access.principal and await self._ask(_HasToken.model_construct(token=root))
-            ):
-                raise InvalidError(f"{argument}: is the name of another token; choose a name of your own")
+        argument = next((name for name in AUTHORS if hasattr(operation, name)), None)
+        author = None if argument is None else getattr(operation, argument)
+        if author is None or author == access.principal:
+            return
+        root = author.partition("/")[0].casefold()
+        is_principal, is_own = root.startswith(_PRINCIPALS), f"token:{root}" == access.principal
+        if is_principal or (not is_own and await self._ask(_HasToken.model_construct(token=root))):
+            raise InvalidError(f"{argument}: is the name of another token; choose a name of your own")
 
 
 class _HasToken(Query):

@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report it in one line, whatever the arguments contain."""
-        self.exit(BAD_ARGUMENTS, f"{self.prog}: {escape(message, kept='')} (see {self.prog} --help)\n")
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {escape(message, allowed='')} (see {self.prog} --help)\n")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

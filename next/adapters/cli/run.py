@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
+from holdlog.adapters.cli.derived import BY_SIGNAL
 from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_caller, find_names, open_to_write
@@ -25,8 +26,7 @@ from holdlog.domain.refusals import BusyError, DeadlockError, FencedError, Holdl
 
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-BY_SIGNAL: Final = 128
-"""Exit codes of shells (POSIX, 2.8.2)."""
+"""Exit codes of shells, with BY_SIGNAL."""
 FOREVER: Final = 1e9
 LOOK_EVERY: Final = 5.0
 """Seconds after which the claim is checked if nothing happens."""

@@ -49,7 +49,7 @@ _LIMITABLE: Final = tuple(
 
 class Reading(NamedTuple):
     """What a call of a shell does. `targets`: with the paths that its git commands name. `actions`: of those commands
-    for which git could be asked; `problem`: why others are missing."""
+    for which git ran; `problem`: why others are missing."""
 
     targets: Targets
     actions: tuple[GitAction, ...] = ()
@@ -111,7 +111,7 @@ def read_call(targets: Targets) -> Reading:
 
 
 def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Verdict:
-    """Judge the git commands of a call. `folder`: where its agent works. If git cannot be asked, the call is not
+    """Judge the git commands of a call. `folder`: where its agent works. If git cannot run, the call is not
     guarded, and a warning says so, unless something else denies it."""
     warnings, problem, pushed = list[str](), reading.problem, 0
     find = cache(locate)
@@ -193,8 +193,8 @@ class _Examination:
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
         names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
         works = dict[str, Work]()
-        for name, found in self._source.works.find_others(names).items():
-            for work in found:
+        for name, others in self._source.works.find_others(names).items():
+            for work in others:
                 path = names[name] if work.resource == name else workspaces.find_file(work.resource)
                 works |= {} if path is None else {path: work}
         changes = {

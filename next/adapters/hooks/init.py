@@ -336,7 +336,7 @@ def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iter
         path = f"{folder}/{name}"
         first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
         if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
-            why = f"{manager} manages the hooks of git" if manager else f"{path} is no shell script"
+            why = f"{manager} manages the hooks of git" if manager else f"{path} is not a shell script"
             planned.remarks.extend(
                 [f"{why}; add to {name}: {line}"] if options.git_hook or name != "pre-commit" else []
             )

@@ -80,12 +80,11 @@ class Works:
         """The works of others in each of these resources that has some; in a folder, all below it."""
         names = list(resources)
         changes = self.read_changes([name for name in names if not name.endswith("/")])
-        works: dict[str, list[Work]] = {}
-        for name in names:
-            found = list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
-            if found:
-                works[name] = found
-        return works
+        works = {
+            name: list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
+            for name in names
+        }
+        return {name: others for name, others in works.items() if others}
 
     def list_held(self) -> Iterator[Work]:
         """All that others hold."""

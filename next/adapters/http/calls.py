@@ -197,7 +197,7 @@ class Calls(AsyncSteps):
             return result
 
     async def _wait(self, steps: Steps) -> Object | None:
-        """In a task of its own, so that a call that is cancelled can still leave the queue. None if the server ends."""
+        """In a separate task, so that a call that is cancelled can still leave the queue. None if the server ends."""
         waiting, ending = asyncio.ensure_future(self._make(steps)), asyncio.ensure_future(self.ending.wait())
         try:
             await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)

@@ -52,12 +52,12 @@ class RemoteHooks:
             return render_object(BUG, 500)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
-    async def _answer(self, given: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
-        call = parse(given, options.get("event"))
+    async def _answer(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
+        call = parse(fields, options.get("event"))
         if call is None:
             return {}
         if not call.command:
-            call = call._replace(targets=find_call_targets(call, given))
+            call = call._replace(targets=find_call_targets(call, fields))
         work = RemoteWork(self._calls, call, access, options)
         await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
         return render(call, await self._calls.in_pool(work.answer))

@@ -9,8 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.json import Object
+from holdlog.adapters.operations.rows import read_position
 from holdlog.adapters.stores.board import read_board
-from holdlog.adapters.stores.sql import HEAD, TOPICS_SINCE
+from holdlog.adapters.stores.sql import TOPICS_SINCE
 from holdlog.domain.results import utc
 from holdlog.domain.state import Reads
 from holdlog.projections.board import describe_board
@@ -21,7 +22,7 @@ LOG_EVERY: Final = 60.0
 
 
 class Metrics:
-    """Counts what this server does, and reads what all do from the store when it is asked. Denials, conflicts and
+    """Counts what this server does, and reads from the store what all do, when it is scraped. Denials, conflicts and
     fenced writes are calls whose status is busy, conflict and fenced; expiries are events of the kind ClaimExpired."""
 
     def __init__(self, engine: Engine) -> None:
@@ -37,7 +38,7 @@ class Metrics:
         self._queued = Gauge("holdlog_claims_queued", "Agents that wait for a claim", registry=registry)
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
         self.waiters = Gauge("holdlog_waiters", "Calls that wait in this server", registry=registry)
-        self._position = self._read_end()
+        self._position = read_position(engine.store)
         self._log_after = 0.0
 
     def count(self, kind: str, response: Object) -> None:
@@ -59,7 +60,3 @@ class Metrics:
             self._events.labels(topic).inc(number)
             self._position = max(self._position, position)
         return generate_latest(self._registry)
-
-    def _read_end(self) -> int:
-        rows = self._engine.store.read(HEAD, {})
-        return int(rows[0][0]) if rows else 0

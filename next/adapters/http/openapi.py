@@ -6,10 +6,9 @@ import holdlog
 from holdlog.adapters.auth.access import Denied
 from holdlog.adapters.http.calls import CODES
 from holdlog.adapters.http.routes import VERSION, list_operations
-from holdlog.adapters.mcp.schemas import describe_arguments
+from holdlog.adapters.mcp.schemas import Schema, describe_arguments
 from holdlog.adapters.operations.base import OPERATIONS, Operation
 
-Schema = dict[str, Any]
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _JSON: Final[Schema] = {"application/json": {"schema": {}}}
 _FORM: Final = {"application/x-www-form-urlencoded": {"schema": {"properties": {"token": {"const": "new"}}}}}
@@ -18,7 +17,7 @@ BY_HAND: Final[tuple[tuple[str, str, Schema, Schema], ...]] = (
     ("POST /kv/{group}/{key}", "Save a text, or JSON by its content type, for ?ttl= seconds", _TEXT, _TEXT),
     ("DELETE /kv/{group}/{key}", "Delete a value", {}, _TEXT),
     ("GET /token", "Describe the token of the caller", {}, _JSON),
-    ("POST /token", "Create a token with a space of its own, if the server allows it", _FORM, _TEXT),
+    ("POST /token", "Create a token with its own space, if the server allows it", _FORM, _TEXT),
     ("POST /hook", "Guard an edit, with the JSON that a host passes to its hooks", _JSON, _JSON),
     ("GET /healthz", "Whether the server runs", {}, _JSON),
     ("GET /readyz", "Whether its store can be read", {}, _JSON),
@@ -79,4 +78,4 @@ def _describe_responses(kind: type[Operation]) -> Schema:
     texts: dict[str, list[str]] = {}
     for status in dict.fromkeys([*statuses, "error", "unavailable"]):
         texts.setdefault(str(CODES.get(status, 200)), []).append(status)
-    return {code: {"description": ", ".join(found), "content": _JSON} for code, found in texts.items()}
+    return {code: {"description": ", ".join(names), "content": _JSON} for code, names in texts.items()}

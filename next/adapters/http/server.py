@@ -1,4 +1,4 @@
-"""`holdlog serve --transport http`: starts, tells its address, and ends without losing a call."""
+"""`holdlog serve --transport http`: starts, reports its address, and ends without losing a call."""
 
 import gc
 import logging
@@ -71,7 +71,7 @@ def serve(settings: "Settings") -> int:
 
 
 class Server(uvicorn.Server):
-    """Tells its address when it accepts requests, and its calls when it ends."""
+    """Reports its address when it accepts requests, and ends the calls that wait when it shuts down."""
 
     def __init__(self, config: uvicorn.Config, calls: Calls) -> None:
         super().__init__(config)

@@ -43,7 +43,7 @@ INSTRUCTIONS: Final = {
     " reads them in order.",
     "kv": "save_state() stores a text for all agents, read_state() reads it.",
 }
-"""What hosts tell the model; the first 200 characters say when to call what."""
+"""What hosts pass to the model; the first 200 characters say when to call what."""
 PROGRESS_EVERY: Final = 5.0
 """Seconds, for clients that ask for it."""
 SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")

@@ -248,7 +248,7 @@ class Subscriber:
                 raise self._refuse_history()
 
     def _begin_after(self, name: str, place: str) -> None:
-        """Raises InvalidError for what is no position and no bookmark."""
+        """Raises InvalidError unless it is a position or a bookmark."""
         try:
             check_place(place)
         except ValueError as error:

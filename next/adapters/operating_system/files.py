@@ -13,7 +13,7 @@ CANNOT_WRITE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_missing(path: str) -> bool:
-    """False if it cannot be known: whoever opens it learns why."""
+    """False if it cannot be known: opening the file will raise the reason."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -40,7 +40,7 @@ class Operation(BaseModel):
     command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
     `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that
     `has_spaces` touches nothing but namespaces in arguments and results called so: callers in a space may use it. One
-    that is not `registered` is no method of the library.
+    that is not `registered` does not become a method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -185,7 +185,7 @@ def refuse_bool(value: Any) -> Any:
 
 def encode_value(value: Any) -> Json:
     """The text of a JSON value. Raises ValueError for what JSON cannot carry unchanged: NaN and infinities, keys that
-    are no text, lone surrogates, other objects, more than 100 levels."""
+    are not texts, lone surrogates, other objects, more than 100 levels."""
     try:
         text = to_json(value)
         if from_json(text, allow_inf_nan=False) != value:

@@ -52,12 +52,14 @@ class Handle:
         self._finalizer = weakref.finalize(self, Engine.close_unused, self._engine)
 
     def _claim(self, kind: type[Claim], arguments: dict[str, Any]) -> Steps:
-        del arguments["self"]
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return claim(kind.parse(arguments), caller, self._engine)
 
-    def _call_as(self, request_id: Any) -> Caller:
+    def _take_caller(self, arguments: dict[str, Any]) -> Caller:
+        """Remove `self` and `request_id` from the local names of a method. Returns who calls."""
+        arguments.pop("self", None)
+        if (request_id := arguments.pop("request_id", None)) is None:
+            return self._caller
         return self._caller._replace(request_id=require_label("request_id", request_id))
 
 
@@ -116,16 +118,11 @@ class BlockingHandle(Handle):
             raise
 
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        """`arguments` are the local names of a method, among them `self` and `request_id`."""
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return self._engine.run(kind.parse(arguments), caller)
 
     def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return kind.parse(arguments).run(self._engine, caller)
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
@@ -291,15 +288,11 @@ class AwaitableHandle(Handle, AsyncSteps):
             raise
 
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return await self._submit(kind.parse(arguments), caller)
 
     async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 The way of a claim: the store fills a Board with rows (adapters/stores/board.py); the engine settles it, which ends what
 is due and grants what is free (queue.py); the command decides (acquire.py) and records events, with which the board
-evolves at once (claim.py); its result is said from the board (describe.py); the store writes the rows that changed.
+evolves at once (claim.py); its result is read from the board (describe.py); the store writes the rows that changed.
 
 The rule: a claim is granted if it is compatible with every live grant of others, and with every earlier ticket whose
 waiter is in a call now, unless that waiter itself waits for the caller.

@@ -96,7 +96,7 @@ class Finish(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """A grant with a lease of its own, in microseconds, that a process prolongs."""
+    """A grant with its own lease, in microseconds, that a process prolongs."""
 
     resource: str
     version: int
