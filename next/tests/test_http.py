@@ -217,6 +217,15 @@ def test_refusals_in_a_space_have_the_namespace_of_the_call(guarded: Guarded) ->
     ]
 
 
+def test_listed_values_of_a_space_have_the_namespace_of_the_call(guarded: Guarded) -> None:
+    token = guarded.create("rows", "write:*", space="rows")
+    for key in ("kept", "deleted"):
+        guarded.ask(token, "POST", f"/kv/n/{key}", data="x")
+    guarded.ask(token, "DELETE", "/kv/n/deleted")
+    for path in ("/v1/values/n", "/v1/values/n?deleted=true"):
+        assert [row["namespace"] for row in guarded.ask(token, "GET", path).json()["records"]] == ["n"]
+
+
 def test_many_writes_at_once_do_not_exceed_the_bytes_of_a_space(guarded: Guarded) -> None:
     token = guarded.server.request("POST", "/token", data={"token": "new"}).text
     writes = [in_thread(guarded.ask, token, "POST", f"/kv/g/{number}", data="x" * 300) for number in range(12)]
