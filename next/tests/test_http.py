@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdlog.adapters.auth.access import Access, DeniedError
+from holdlog.adapters.auth.access import Access, DeniedError, respond
+from holdlog.adapters.compose import open_engine
 from holdlog.adapters.http.openapi import describe_api
 from holdlog.adapters.http.routes import list_operations
 from holdlog.adapters.operations.base import OPERATIONS
+from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.operations.values import List, SetValue, Transact
+from holdlog.domain.moment import Caller
 from tests.support.library import in_thread
+from tests.support.mcp import LEGACY, MODERN
 from tests.support.programs import HttpServer, run
 from tests.support.waiting import until
 from tests.support.wire import Connection, EventStream, waiters
@@ -97,6 +102,28 @@ def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
 
     until(lambda: count_present() == 0, within=20)
     assert waiters(server.url) == 0
+
+
+BOTH = {"accept": "application/json, text/event-stream", "content_type": "application/json"}
+HALVES = {
+    "/v1/values/n/k": {},
+    "/kv/n/k": {},
+    "/hook": {},
+    "/mcp": BOTH | {"mcp_protocol_version": LEGACY},
+    "/mcp ": BOTH | {"mcp_protocol_version": MODERN, "mcp_method": "tools/list"},
+}
+
+
+@pytest.mark.parametrize("path", HALVES)
+def test_client_that_vanishes_while_it_sends_leaves_no_line_in_the_log(server: HttpServer, path: str) -> None:
+    method = "PUT" if path.startswith("/v1") else "POST"
+    half = Connection(server.url).send(
+        method, path.strip(), expect="100-continue", **HALVES[path] | {"content_length": "9"}
+    )
+    assert half.status() == 100  # the server reads the body now
+    half.reset()
+    assert server.close() == 0  # after what it did for the client
+    assert server.log[1:] == []
 
 
 def test_wait_is_capped_and_says_so(tmp_path: Path) -> None:
@@ -246,6 +273,22 @@ def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Gua
     assert ([row["namespace"] for row in page["namespaces"]], page["next_after"]) == (["page-c"], "page-c")
     assert "page-" not in guarded.ask(reader, "GET", "/v1/values", params={"limit": 1, "after_key": "page-c"}).text
     assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
+
+
+def test_page_that_begins_behind_many_hidden_names_takes_few_reads() -> None:
+    """Anybody could keep a server busy otherwise, who may read next to nothing."""
+    engine, access = open_engine(":memory:"), Access("token:x", ("read:zz",))
+    steps = [{"op": "set", "namespace": f"n{number:03}", "key": "k", "value": 1} for number in range(300)]
+    engine.run(Transact.parse({"operations": steps, "updated_by": "ann"}), Caller())
+    engine.run(SetValue.parse({"namespace": "zz", "key": "k", "value": 1, "updated_by": "ann"}), Caller())
+    reads = respond(access, List.parse({"limit": 1}), Caller(), Surface(engine, None, None, str))
+    count, step = 0, next(reads)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            count, step = count + 1, reads.send(engine.ask(step))
+    engine.close()
+    assert [row["namespace"] for row in end.value.value["namespaces"]] == ["zz"]
+    assert count < 15
 
 
 def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:

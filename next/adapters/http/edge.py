@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -39,7 +41,8 @@ class Edge:
             return
         scope["headers"] = [(name, text.strip(b" \t")) for name, text in scope["headers"]]  # httptools keeps blanks
         response = self._refuse(scope) or await self._authenticate(scope)
-        await (response or self._app)(scope, receive, send)
+        with suppress(ClientDisconnect):  # while it sent a body: nobody reads a response
+            await (response or self._app)(scope, receive, send)
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
