@@ -2,11 +2,13 @@
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jwt
 import pytest
 
 from holdlog.adapters.auth.access import Access, DeniedError, respond
@@ -155,6 +157,23 @@ def test_conflict_of_a_plain_value_leads_to_its_header(server: HttpServer) -> No
     body = response.json()
     assert (response.status_code, body["actual_version"], body["hint"]) == (412, 1, hint)
     assert "expected_version" not in body
+
+
+def test_provider_that_hangs_stops_only_those_who_need_it(tmp_path: Path) -> None:
+    run("token", "create", "--name", "t", "--allow", "read:*", "--db", tmp_path / "state.db")
+    provider = socket.create_server(("127.0.0.1", 0))
+    options = {"issuer": "i", "audience": "a", "jwks-url": f"http://127.0.0.1:{provider.getsockname()[1]}"}
+    words = [word for name, text in options.items() for word in (f"--jwt-{name}", text)]
+    guarded = Guarded(HttpServer(tmp_path / "state.db", *words, cwd=tmp_path), tmp_path / "state.db")
+    token, strange = guarded.create("u", "read:*"), jwt.encode({}, "k" * 32, headers={"kid": "unknown"})
+    calls = [in_thread(guarded.ask, strange, "GET", "/v1/values") for _ in range(12)]
+    connection, _ = provider.accept()  # and it never sends the keys
+    assert guarded.ask(token, "GET", "/v1/values").status_code == 200
+    assert all(call.is_running for call in calls)
+    provider.close()
+    connection.close()
+    assert {call.result().status_code for call in calls} == {503}
+    guarded.server.close()
 
 
 # --- spaces
