@@ -363,6 +363,27 @@ def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> N
     assert 0 < float(age) < 60
 
 
+def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(server: HttpServer) -> None:
+    rounds, size = 20, 200
+    for number in range(rounds):
+        steps = [{"op": "set", "namespace": "n", "key": f"{number}/{it}", "value": 1} for it in range(size)]
+        server.request("POST", "/v1/transactions", json={"operations": steps, "updated_by": "ann"})
+        for call in [in_thread(server.request, "GET", "/metrics") for _ in range(8)]:
+            call.result()
+    text = server.request("GET", "/metrics").text
+    assert f'holdlog_events_total{{kind="ValueWritten"}} {float(rounds * size)}' in text.splitlines()
+
+
+@pytest.mark.parametrize("path", ["/kv/n/k", "/v1/transactions", "/hook", "/mcp"])
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_body_that_is_too_large_is_refused_as_json(server: HttpServer, path: str, is_announced: bool) -> None:
+    body: Any = b"x" * 9_000_000 if is_announced else (b"x" * 1_000_000 for _ in range(9))
+    headers = {"content-type": "application/json", "accept": BOTH["accept"]}
+    refused = server.request("POST", path, data=body, headers=headers)
+    assert (refused.status_code, refused.headers["connection"]) == (413, "close")
+    assert refused.json()["status"] == "error"
+
+
 def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
     document = describe_api()
     assert "$ref" not in json.dumps(document)

@@ -28,10 +28,12 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 class Edge:
     """ASGI middleware. A page in a user's browser can reach servers on loopback, also by a host name that it points
-    there (DNS rebinding), so Host and Origin are checked. Routes find `Access` in `scope["access"]`."""
+    there (DNS rebinding), so Host and Origin are checked. Routes find `Access` in `scope["access"]`. `limit`: bytes of
+    a body."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str], limit: int) -> None:
         self._app = app
+        self._limit = limit
         self._authenticator = authenticator
         self._hosts = frozenset((*LOOPBACK, *(name.lower() for name in hosts)))
 
@@ -49,6 +51,8 @@ class Edge:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if sum(len(name) + len(text) for name, text in scope["headers"]) > MAX_HEADERS:
             return fail(431, f"headers: must have at most {MAX_HEADERS} bytes")
+        if int(headers.get("content-length", "0")) > self._limit:
+            return fail(413, f"body: must have at most {self._limit} bytes", {"connection": "close"})
         if scope["path"] not in PROBES and not self._allows(host, scope):
             return fail(421, "host: is not a name of this server; its operator can add it with --allowed-host")
         if origin is not None and origin.lower().partition("://")[2] != host:

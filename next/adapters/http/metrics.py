@@ -1,6 +1,7 @@
 """What operators measure, in the format of Prometheus."""
 
 import sys
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
@@ -29,6 +30,7 @@ class Metrics:
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
         self.waiters = Gauge("holdlog_waiters", "Calls that wait in this server", registry=registry)
         self._position = self._read_end()
+        self._lock = Lock()
 
     def count(self, kind: str, status: str) -> None:
         self._requests.labels(kind, status).inc()
@@ -41,9 +43,10 @@ class Metrics:
         self._claims.set(len(board.claims))
         self._queued.set(sum(queue.length for queue in board.queues))
         self._oldest.set(0 if oldest is None else (utc(store.now()) - oldest).total_seconds())
-        for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
-            self._events.labels(topic).inc(number)
-            self._position = max(self._position, position)
+        with self._lock:  # several may ask at once
+            for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
+                self._events.labels(topic).inc(number)
+                self._position = max(self._position, position)
         return generate_latest(self._registry)
 
     def _read_end(self) -> int:
