@@ -2,18 +2,25 @@
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jwt
 import pytest
 
-from holdlog.adapters.auth.access import Access, DeniedError
+from holdlog.adapters.auth.access import Access, DeniedError, respond
+from holdlog.adapters.compose import open_engine
 from holdlog.adapters.http.openapi import describe_api
 from holdlog.adapters.http.routes import list_operations
 from holdlog.adapters.operations.base import OPERATIONS
+from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.operations.values import List, SetValue, Transact
+from holdlog.domain.moment import Caller
 from tests.support.library import in_thread
+from tests.support.mcp import LEGACY, MODERN
 from tests.support.programs import HttpServer, run
 from tests.support.waiting import until
 from tests.support.wire import Connection, EventStream, waiters
@@ -99,6 +106,28 @@ def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
     assert waiters(server.url) == 0
 
 
+BOTH = {"accept": "application/json, text/event-stream", "content_type": "application/json"}
+HALVES = {
+    "/v1/values/n/k": {},
+    "/kv/n/k": {},
+    "/hook": {},
+    "/mcp": BOTH | {"mcp_protocol_version": LEGACY},
+    "/mcp ": BOTH | {"mcp_protocol_version": MODERN, "mcp_method": "tools/list"},
+}
+
+
+@pytest.mark.parametrize("path", HALVES)
+def test_client_that_vanishes_while_it_sends_leaves_no_line_in_the_log(server: HttpServer, path: str) -> None:
+    method = "PUT" if path.startswith("/v1") else "POST"
+    half = Connection(server.url).send(
+        method, path.strip(), expect="100-continue", **HALVES[path] | {"content_length": "9"}
+    )
+    assert half.status() == 100  # the server reads the body now
+    half.reset()
+    assert server.close() == 0  # after what it did for the client
+    assert server.log[1:] == []
+
+
 def test_wait_is_capped_and_says_so(tmp_path: Path) -> None:
     server = HttpServer(tmp_path / "state.db", "--max-wait", "0.01", cwd=tmp_path)
     watched = server.request("GET", "/v1/watches/n/k", params={"since_version": 0, "timeout_seconds": 40}).json()
@@ -128,6 +157,23 @@ def test_conflict_of_a_plain_value_leads_to_its_header(server: HttpServer) -> No
     body = response.json()
     assert (response.status_code, body["actual_version"], body["hint"]) == (412, 1, hint)
     assert "expected_version" not in body
+
+
+def test_provider_that_hangs_stops_only_those_who_need_it(tmp_path: Path) -> None:
+    run("token", "create", "--name", "t", "--allow", "read:*", "--db", tmp_path / "state.db")
+    provider = socket.create_server(("127.0.0.1", 0))
+    options = {"issuer": "i", "audience": "a", "jwks-url": f"http://127.0.0.1:{provider.getsockname()[1]}"}
+    words = [word for name, text in options.items() for word in (f"--jwt-{name}", text)]
+    guarded = Guarded(HttpServer(tmp_path / "state.db", *words, cwd=tmp_path), tmp_path / "state.db")
+    token, strange = guarded.create("u", "read:*"), jwt.encode({}, "k" * 32, headers={"kid": "unknown"})
+    calls = [in_thread(guarded.ask, strange, "GET", "/v1/values") for _ in range(12)]
+    connection, _ = provider.accept()  # and it never sends the keys
+    assert guarded.ask(token, "GET", "/v1/values").status_code == 200
+    assert all(call.is_running for call in calls)
+    provider.close()
+    connection.close()
+    assert {call.result().status_code for call in calls} == {503}
+    guarded.server.close()
 
 
 # --- spaces
@@ -217,6 +263,15 @@ def test_refusals_in_a_space_have_the_namespace_of_the_call(guarded: Guarded) ->
     ]
 
 
+def test_listed_values_of_a_space_have_the_namespace_of_the_call(guarded: Guarded) -> None:
+    token = guarded.create("rows", "write:*", space="rows")
+    for key in ("kept", "deleted"):
+        guarded.ask(token, "POST", f"/kv/n/{key}", data="x")
+    guarded.ask(token, "DELETE", "/kv/n/deleted")
+    for path in ("/v1/values/n", "/v1/values/n?deleted=true"):
+        assert [row["namespace"] for row in guarded.ask(token, "GET", path).json()["records"]] == ["n"]
+
+
 def test_many_writes_at_once_do_not_exceed_the_bytes_of_a_space(guarded: Guarded) -> None:
     token = guarded.server.request("POST", "/token", data={"token": "new"}).text
     writes = [in_thread(guarded.ask, token, "POST", f"/kv/g/{number}", data="x" * 300) for number in range(12)]
@@ -237,6 +292,22 @@ def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Gua
     assert ([row["namespace"] for row in page["namespaces"]], page["next_after"]) == (["page-c"], "page-c")
     assert "page-" not in guarded.ask(reader, "GET", "/v1/values", params={"limit": 1, "after_key": "page-c"}).text
     assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
+
+
+def test_page_that_begins_behind_many_hidden_names_takes_few_reads() -> None:
+    """Anybody could keep a server busy otherwise, who may read next to nothing."""
+    engine, access = open_engine(":memory:"), Access("token:x", ("read:zz",))
+    steps = [{"op": "set", "namespace": f"n{number:03}", "key": "k", "value": 1} for number in range(300)]
+    engine.run(Transact.parse({"operations": steps, "updated_by": "ann"}), Caller())
+    engine.run(SetValue.parse({"namespace": "zz", "key": "k", "value": 1, "updated_by": "ann"}), Caller())
+    reads = respond(access, List.parse({"limit": 1}), Caller(), Surface(engine, None, None, str))
+    count, step = 0, next(reads)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            count, step = count + 1, reads.send(engine.ask(step))
+    engine.close()
+    assert [row["namespace"] for row in end.value.value["namespaces"]] == ["zz"]
+    assert count < 15
 
 
 def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:
@@ -300,6 +371,27 @@ def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> N
         assert line in text.splitlines(), text
     (age,) = re.findall(r"^holdlog_oldest_hold_seconds (\S+)$", text, re.MULTILINE)
     assert 0 < float(age) < 60
+
+
+def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(server: HttpServer) -> None:
+    rounds, size = 20, 200
+    for number in range(rounds):
+        steps = [{"op": "set", "namespace": "n", "key": f"{number}/{it}", "value": 1} for it in range(size)]
+        server.request("POST", "/v1/transactions", json={"operations": steps, "updated_by": "ann"})
+        for call in [in_thread(server.request, "GET", "/metrics") for _ in range(8)]:
+            call.result()
+    text = server.request("GET", "/metrics").text
+    assert f'holdlog_events_total{{kind="ValueWritten"}} {float(rounds * size)}' in text.splitlines()
+
+
+@pytest.mark.parametrize("path", ["/kv/n/k", "/v1/transactions", "/hook", "/mcp"])
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_body_that_is_too_large_is_refused_as_json(server: HttpServer, path: str, is_announced: bool) -> None:
+    body: Any = b"x" * 9_000_000 if is_announced else (b"x" * 1_000_000 for _ in range(9))
+    headers = {"content-type": "application/json", "accept": BOTH["accept"]}
+    refused = server.request("POST", path, data=body, headers=headers)
+    assert (refused.status_code, refused.headers["connection"]) == (413, "close")
+    assert refused.json()["status"] == "error"
 
 
 def test_description_of_the_api_has_every_operation_and_no_reference() -> None:

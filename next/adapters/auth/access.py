@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.base import MAX_LIMIT, Operation
 from holdlog.adapters.operations.json import Object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface
@@ -134,11 +134,13 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 def respond(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
     """Carry out an operation that its caller may call; the response has what the caller may read, and more rows if the
-    page ended with a name that the caller may not know."""
+    page ended with a name that the caller may not know. Each further page is twice as long: many names may follow."""
     response = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
     while not access.sees_end(response):
         argument = "after_key" if "namespaces" in response else "after"
-        operation = operation.model_copy(update={argument: response["next_after"]})
+        operation = operation.model_copy(
+            update={argument: response["next_after"], "limit": min(2 * operation.limit, MAX_LIMIT)}
+        )
         more = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
         response = more | {name: response[name] + more[name] for name in ROWS if name in more}
     return response
@@ -169,7 +171,7 @@ def _remove(response: Object, label: str) -> Object:
     """Without the label in the names of namespaces, and without namespaces of others."""
     fields = {}
     for name, value in response.items():
-        if name in ("results", "namespaces"):
+        if name in ("records", "results", "namespaces"):
             value = [_remove(row, label) for row in value]
         elif name == "namespace" or (name == "next_after" and "namespaces" in response):
             value = value.removeprefix(label)

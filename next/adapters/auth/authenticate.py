@@ -1,5 +1,6 @@
 """Find out who calls, by the token in a header: one of the store, or a JWT of an identity provider."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -45,7 +46,7 @@ class JwtVerifier:
                 text, key, ALGORITHMS, _REQUIRED, audience=self._audience, issuer=self._issuer, leeway=LEEWAY
             )
             return _read_claims(claims)
-        except jwt.PyJWKClientConnectionError:
+        except (jwt.PyJWKClientConnectionError, OSError):  # the second: it was connected, and broke off
             raise UnavailableError("the keys of the identity provider cannot be read now; try again") from None
         except (jwt.PyJWTError, AttributeError, TypeError, ValueError):
             return None
@@ -81,18 +82,10 @@ def _read_claims(claims: Mapping[str, Any]) -> Access:
 
 
 class Authenticator:
-    """`ask` answers queries, and `in_pool` calls functions that block; `jwt` is None if no provider is trusted. If
-    `is_open`, the server needs no tokens."""
+    """`ask` answers queries; `jwt` is None if no provider is trusted. If `is_open`, the server needs no tokens."""
 
-    def __init__(
-        self,
-        ask: Callable[[Query], Awaitable[Any]],
-        in_pool: Callable[..., Awaitable[Any]],
-        jwt: JwtVerifier | None,
-        is_open: bool,
-    ) -> None:
+    def __init__(self, ask: Callable[[Query], Awaitable[Any]], jwt: JwtVerifier | None, is_open: bool) -> None:
         self._ask = ask
-        self._in_pool = in_pool
         self._jwt = jwt
         self.is_open = is_open
 
@@ -108,8 +101,7 @@ class Authenticator:
             return Access(f"token:{token.name}", token.allow, token.space, token.expires_at)
         if self._jwt is None or text.count(".") != 2:
             return None
-        access: Access | None = await self._in_pool(self._jwt.verify, text)
-        return access
+        return await asyncio.to_thread(self._jwt.verify, text)  # not where stores are read: a provider may hang
 
     async def check_author(self, operation: Operation, access: Access) -> None:
         """Raises InvalidError if an operation is to be recorded under the name of another principal."""

@@ -40,7 +40,7 @@ def build(calls: Calls, limit: int, hosts: Collection[str] = (), mounted: Sequen
             yield
 
     middleware = [
-        Middleware(Edge, calls=calls, hosts=hosts),
+        Middleware(Edge, calls=calls, hosts=hosts, limit=limit),
         Middleware(RequestBodyLimitMiddleware, max_body_size=limit),
     ]
     routes = [*list_routes(calls), *(route for part in mounted for route in part.routes)]

@@ -137,7 +137,7 @@ class Calls(AsyncSteps):
         self._engine = self.engine = engine
         self.names, self.limits = names, limits
         self.surface = self.make_surface("")
-        self.authenticator = Authenticator(self._read, self.in_pool, jwt, is_open)
+        self.authenticator = Authenticator(self._read, jwt, is_open)
         self.quota = Quota(limits.open_tokens, limits.space_bytes, self._read, self._submit)
         self.metrics = Metrics(engine)
         self.ending = asyncio.Event()

@@ -39,10 +39,11 @@ class RemoteHooks:
         """`root` in the query: the folder of the worktree on the caller's machine; else the one where the agent works
         is taken for it. `event`: for hosts whose JSON names none. `agent`: its name, if it has one already."""
         access: Access = request.scope["access"]
+        body = await request.body()
         try:
             access.require_store("claim")
             options = read_query(request, None, ("event", "root", "agent"))
-            output = await self._answer(parse_json(await request.body()), options, access)
+            output = await self._answer(parse_json(body), options, access)
         except InputError as error:
             return fail(400, str(error))
         except HoldlogError as refusal:

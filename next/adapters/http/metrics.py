@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+from threading import Lock
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
@@ -40,6 +41,7 @@ class Metrics:
         self.waiters = Gauge("holdlog_waiters", "Calls that wait in this server", registry=registry)
         self._position = read_position(engine.store)
         self._log_after = 0.0
+        self._lock = Lock()
 
     def count(self, kind: str, response: Object) -> None:
         """Count a call by its result, and log that the store is unavailable."""
@@ -56,7 +58,8 @@ class Metrics:
         self._claims.set(len(board.claims))
         self._queued.set(sum(queue.length for queue in board.queues))
         self._oldest.set(0 if oldest is None else (utc(store.now()) - oldest).total_seconds())
-        for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
-            self._events.labels(topic).inc(number)
-            self._position = max(self._position, position)
+        with self._lock:  # several may ask at once
+            for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
+                self._events.labels(topic).inc(number)
+                self._position = max(self._position, position)
         return generate_latest(self._registry)

@@ -28,6 +28,8 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
+MAX_LIMIT: Final = 1000
+"""Rows of a page."""
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 """All operations by name: surfaces are derived from them."""
 
@@ -214,7 +216,7 @@ Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
 Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
 Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]
 Version = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(refuse_bool)]
-Limit = Annotated[int, Field(ge=1, le=1000), BeforeValidator(refuse_bool)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(refuse_bool)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 Duration = Annotated[float, Field(gt=0, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 JsonValue = Annotated[Any, PlainValidator(encode_value), WithJsonSchema({})]
