@@ -3,6 +3,7 @@ conversations of one host process get of each other: nothing, unless one goes on
 
 import copy
 import fcntl
+import json
 import os
 import re
 import signal
@@ -280,6 +281,24 @@ def test_claims_from_before_the_hooks_are_of_no_conversation_once_there_are_two(
         assert call(host, resource="src/a.py", agent="ann")["status"] == "busy"
     finally:
         host.kill()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_conversation_that_is_resumed_in_a_new_process_lives_in_that(root, one, ends):
+    """As with `claude --continue`, which keeps the id of the conversation."""
+    one.change("src/a.py", "x = 2\n")
+    if ends:
+        one.end()
+    one.kill()
+    again, two = Host(root, "s-1"), Host(root, "s-2")
+    try:
+        again.hook("SessionStart", source="resume")
+        again.change("src/a.py", "x = 3\n")
+        assert "whose process has ended" not in two.edit("src/a.py")
+        assert json.loads(again.command("holdlog status src/a.py --json").out)["holder_connected"]
+    finally:
+        again.kill()
+        two.kill()
 
 
 def test_only_the_conversation_that_its_host_says_goes_on_gets_what_ended_with_clear(root, one):

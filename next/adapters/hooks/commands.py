@@ -198,7 +198,8 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
             if it.verb == verb
         ]
         texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
-    return f"holdlog: {'; '.join(texts)}. Do not change it again: the holder goes on with it." if texts else ""
+    advice = "Do not change held files again: their holders go on with them."
+    return f"holdlog: {'; '.join(texts)}. {advice}" if texts else ""
 
 
 def read_stashed(reader: Reader) -> dict[str, Who]:

@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 class OthersWork(NamedTuple):
     """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
     agent knows it. `agent`: its name; empty for a file that guards all agents. `seconds`: since when. `is_live`:
-    whether that session still works."""
+    whether that session still works, or still holds the file after its host was killed."""
 
     path: str
     agent: str
@@ -219,7 +219,7 @@ class _Examination:
     def _show(self, work: Work, path: str) -> OthersWork:
         agent, own = work.who.agent, self._source.works.who.agent
         shown = f"another session of {agent}" if agent == own else agent
-        return OthersWork(path, shown, work.seconds, work.is_live)
+        return OthersWork(path, shown, work.seconds, work.is_live or work.holds)
 
     def _list_stashed(self, entry: str) -> list[OthersWork]:
         """The entries of the stash that other sessions made, and that the command takes away."""
@@ -242,12 +242,12 @@ class _Examination:
         return inside or [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")][:1]
 
     def _list_works_in(self, root: str) -> list[OthersWork]:
-        """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
+        """The sessions of others that hold files in a worktree, and live ones that have changed dirty ones there."""
         works = list(self._find_works(list_dirty(root, root)).values())
         for work in self._source.works.list_held():
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
-        return list({work.who.agent: self._show(work, root) for work in works if work.is_live}.values())
+        return list({work.who.agent: self._show(work, root) for work in works if work.is_live or work.holds}.values())
 
 
 def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:

@@ -308,7 +308,8 @@ class Work:
             if row is None or (digest := digest_of(file.path)) == row.digest:
                 continue
             own = batch.state.board.find_own(file.resource, self.who)
-            self._put_file(file, digest, batch, own.version if row.made and own is not None else 0)
+            is_made = row.made or file.resource in self._claimed
+            self._put_file(file, digest, batch, own.version if is_made and own is not None else 0)
             change = self._find_change(file.resource, row.at)
             text = self._describer.describe_stale(file.resource, change)
             if mode == "deny" and change is not None:

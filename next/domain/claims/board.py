@@ -173,9 +173,11 @@ class Board:
                 self.keep_holder(self.drop_dead(holder).hear(caller, now, caller.handle if is_back else None))
 
     def drop_dead(self, holder: Holder) -> Holder:
-        """The holder as one without a process, if none of those lives that beat for it."""
+        """The holder as one without a process, if none of those lives that beat for it; below the caller's host, if its
+        own has ended, as in a conversation that was resumed."""
         is_dead = holder.handles and self._lives(*holder.handles) is False
-        return holder._replace(handles=()) if is_dead else holder
+        host = self.moment.caller.host if self._lives(holder.host) is False else holder.host
+        return holder._replace(host=host, handles=() if is_dead else holder.handles)
 
     def hand_over(self, left: Who, heir: Who) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
