@@ -195,6 +195,8 @@ def test_space_has_its_own_request_ids_and_namespaces(guarded: Guarded) -> None:
     assert ([row["namespace"] for row in first["namespaces"]], first["next_after"]) == (["b"], "b")
     rest = guarded.ask(token, "GET", "/v1/values", params={"after_key": "b"}).json()
     assert [row["namespace"] for row in rest["namespaces"]] == ["n"]
+    (record,) = guarded.ask(token, "GET", "/v1/values/n").json()["records"]
+    assert (record["namespace"], record["key"]) == ("n", "k")
     assert guarded.ask(token, "DELETE", "/v1/values/n", params={"deleted_by": "x"}).json()["deleted_keys"] == ["k"]
 
 

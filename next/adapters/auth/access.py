@@ -169,7 +169,7 @@ def _remove(response: Object, label: str) -> Object:
     """Without the label in the names of namespaces, and without namespaces of others."""
     fields = {}
     for name, value in response.items():
-        if name in ("results", "namespaces"):
+        if name in ("results", "namespaces", "records"):
             value = [_remove(row, label) for row in value]
         elif name == "namespace" or (name == "next_after" and "namespaces" in response):
             value = value.removeprefix(label)
