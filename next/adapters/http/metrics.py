@@ -2,7 +2,7 @@
 
 import sys
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.stores.board import read_board
@@ -18,12 +18,14 @@ class Metrics:
 
     def __init__(self, engine: Engine) -> None:
         """Raises UnavailableError."""
+        disable_created_metrics()
         self._engine = engine
         self._registry = registry = CollectorRegistry()
         self._requests = Counter("holdlog_requests", "Calls of operations", ("kind", "status"), registry=registry)
         self._events = Counter(
             "holdlog_events", "Events of all since this server started", ("kind",), registry=registry
         )
+        self._end = Gauge("holdlog_position", "Position of the last event", registry=registry)
         self._claims = Gauge("holdlog_claims_held", "Claims that are held", registry=registry)
         self._queued = Gauge("holdlog_claims_queued", "Agents that wait for a claim", registry=registry)
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
@@ -44,6 +46,7 @@ class Metrics:
         for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
             self._events.labels(topic).inc(number)
             self._position = max(self._position, position)
+        self._end.set(self._position)
         return generate_latest(self._registry)
 
     def _read_end(self) -> int:
