@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from holdlog.adapters.http.routes import list_operations
 from holdlog.adapters.operations.base import OPERATIONS
 from tests.support.library import in_thread
 from tests.support.programs import HttpServer, run
+from tests.support.proxy import Proxy
 from tests.support.waiting import until
 from tests.support.wire import Connection, EventStream, waiters
 
@@ -370,3 +372,17 @@ def test_posted_hook_tells_what_its_agent_has_lost(server: HttpServer, tmp_path:
     release = ("release", "a.py", "--force", "--reason", "urgent", "--agent", "eve", "--db", tmp_path / "state.db")
     assert run(*release, cwd=tmp_path).out.startswith("released")
     assert "a person took a.py" in server.request("POST", "/hook?root=/srv/ann", json=edits[1]).text
+
+
+def test_log_of_a_server_says_in_one_line_that_its_database_is_down(postgres: str, tmp_path: Path) -> None:
+    with closing(Proxy(postgres)) as proxy:
+        server = HttpServer(proxy.url, cwd=tmp_path)
+        proxy.is_last = True
+        proxy.close()
+        assert server.request("GET", "/readyz").status_code == 503
+        assert server.request("GET", "/readyz").status_code == 503
+    server.close()
+    assert len(server.log) == 2, server.log
+    assert re.fullmatch(r"holdlog: the database cannot be reached, trying again: .* failed: .*", server.log[1]), (
+        server.log
+    )

@@ -5,6 +5,7 @@ A transaction is two messages of plain SQL with prepared statements, because rou
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -50,6 +51,23 @@ CLOCK_EVERY: Final = 1_000_000
 """Microseconds after which a read reads the clock, too: it may have been set, or another server has taken over."""
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Advances while the machine is suspended; on macOS CLOCK_MONOTONIC does, unlike `time.monotonic`."""
+
+
+class _OneLine(logging.Filter):
+    """The pool logs each attempt to connect in several lines: why it failed, in one line, once a minute is enough."""
+
+    _next_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.msg.startswith("error connecting") or time.monotonic() < self._next_at:
+            return False
+        self._next_at = time.monotonic() + 60
+        reason = str((record.args or ("",))[-1]).partition("\n")[0]
+        record.msg, record.args = "holdlog: the database cannot be reached, trying again: %s", (reason,)
+        return True
+
+
+logging.getLogger("psycopg.pool").addFilter(_OneLine())
 
 
 class PostgresStore:
