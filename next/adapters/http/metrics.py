@@ -18,7 +18,7 @@ class Metrics:
 
     def __init__(self, engine: Engine) -> None:
         """Raises UnavailableError."""
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._engine = engine
         self._registry = registry = CollectorRegistry()
         self._requests = Counter("holdlog_requests", "Calls of operations", ("kind", "status"), registry=registry)

@@ -62,7 +62,7 @@ class _OneLine(logging.Filter):
         if not record.msg.startswith("error connecting") or time.monotonic() < self._next_at:
             return False
         self._next_at = time.monotonic() + 60
-        reason = str((record.args or ("",))[-1]).partition("\n")[0]
+        _, _, reason = record.getMessage().partition("\n")[0].partition("': ")
         record.msg, record.args = "holdlog: the database cannot be reached, trying again: %s", (reason,)
         return True
 
