@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from holdlog.adapters.http.calls import BUG, LOG, Calls, Cancellable, fail, render
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
-from holdlog.adapters.operations.base import OPERATIONS, Operation
+from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -37,7 +37,7 @@ class RawRoute(Route):
 
 
 def list_operations() -> dict[str, dict[str, type[Operation]]]:
-    """The operations by path and method. One whose last name may be left out has a shorter path, too."""
+    """The operations by path and method. A query whose last name may be left out has a shorter path, too."""
     paths: dict[str, dict[str, type[Operation]]] = {}
     for kind in OPERATIONS.values():
         method, _, path = kind.route.partition(" ")
@@ -45,7 +45,7 @@ def list_operations() -> dict[str, dict[str, type[Operation]]]:
             continue
         paths.setdefault(path, {})[method] = kind
         rest, _, last = path.rpartition("/")
-        if last[0] == "{" and not kind.model_fields[last[1:-1]].is_required():
+        if last[0] == "{" and issubclass(kind, Query) and not kind.model_fields[last[1:-1]].is_required():
             paths.setdefault(rest, {})[method] = kind
     return paths
 
