@@ -69,6 +69,14 @@ def test_thread_is_appended_to_and_read(call, tmp_path):
     assert [line.split("  ")[-1] for line in lines] == ["user: which file?", "result of writer"]
     missing = call("thread", "read", "other")
     assert (missing.code, missing.out) == (1, "")
+    elsewhere = call("--db", tmp_path / "read", "thread", "read", "run-7")
+    assert "there is no store at" in elsewhere.err
+    assert call("--db", tmp_path / "state.db", "thread", "read", "run-7").out.splitlines() == lines
+
+
+def test_option_of_http_is_refused_over_stdio(call):
+    done = call("serve", "--port", "0")
+    assert (done.code, done.err) == (2, "holdlog: --port: needs --transport http\n")
 
 
 def test_commands_of_one_terminal_or_parent_are_one_holder(call):

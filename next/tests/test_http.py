@@ -241,6 +241,8 @@ def test_space_has_its_own_request_ids_and_namespaces(guarded: Guarded) -> None:
     assert ([row["namespace"] for row in first["namespaces"]], first["next_after"]) == (["b"], "b")
     rest = guarded.ask(token, "GET", "/v1/values", params={"after_key": "b"}).json()
     assert [row["namespace"] for row in rest["namespaces"]] == ["n"]
+    (record,) = guarded.ask(token, "GET", "/v1/values/n").json()["records"]
+    assert (record["namespace"], record["key"]) == ("n", "k")
     assert guarded.ask(token, "DELETE", "/v1/values/n", params={"deleted_by": "x"}).json()["deleted_keys"] == ["k"]
 
 
@@ -371,6 +373,33 @@ def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> N
         assert line in text.splitlines(), text
     (age,) = re.findall(r"^holdlog_oldest_hold_seconds (\S+)$", text, re.MULTILINE)
     assert 0 < float(age) < 60
+    assert "holdlog_position 1.0" in text.splitlines()
+    assert "_created" not in text
+
+
+def test_token_of_prometheus_reads_metrics_and_nothing_else(guarded: Guarded) -> None:
+    token = guarded.create("prometheus", "metrics:*")
+    codes = [guarded.ask(token, "GET", path).status_code for path in ("/metrics", "/v1/values/n/k", "/v1/claims/x")]
+    assert codes == [200, 403, 403]
+    assert guarded.ask(token, "GET", "/v1/values").json()["namespaces"] == []
+
+
+def test_start_says_which_store_is_served_and_whether_tokens_are_required(server: HttpServer, guarded: Guarded) -> None:
+    for it, rest in ((server, "anybody who reaches it may call it"), (guarded.server, "tokens are required")):
+        assert re.fullmatch(rf"holdlog: serving at {it.url}, the store \S+/state\.db; {rest}", it.log[0]), it.log
+
+
+def test_script_that_forgets_its_session_learns_that_another_one_holds_it(server: HttpServer) -> None:
+    headers = {"holdlog-session": "ann-1"}
+    assert server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"}, headers=headers).ok
+    for name, hint in (("ann", "Another session with this name"), ("bob", "You do not hold this")):
+        refused = server.request("DELETE", f"/v1/claims/custom://x?agent={name}")
+        assert (refused.status_code, hint in refused.text) == (409, True), refused.text
+
+
+def test_error_in_a_thread_names_fields_as_the_page_does(server: HttpServer) -> None:
+    refused = server.request("POST", "/v1/threads/t", json={"agent": "ann", "results": [{"output": []}]})
+    assert refused.json()["message"] == "results.0.agent_name: is required"
 
 
 def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(server: HttpServer) -> None:
@@ -403,6 +432,10 @@ def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
     written = document["paths"]["/v1/values/{namespace}/{key}"]["put"]
     assert written["requestBody"]["content"]["application/json"]["schema"]["required"] == ["value", "updated_by"]
     assert "conflict" in written["responses"]["409"]["description"]
+    names = [route["operationId"] for methods in document["paths"].values() for route in methods.values()]
+    assert len(set(names)) == len(names)
+    assert written["operationId"] == "set"
+    assert "401" in written["responses"]
 
 
 def test_argument_of_a_path_is_not_given_twice(server: HttpServer) -> None:

@@ -327,6 +327,14 @@ def test_server_that_does_not_take_the_token_is_reported_by_init(team: Team) -> 
     assert (done.code, "responded with status 401" in done.out) == (1, True)
 
 
+def test_init_says_what_a_token_lacks(team: Team, shared: Shared) -> None:
+    words = ("token", "create", "--name", "reader", "--allow", "read:*", "--db", shared.clones.parent / "state.db")
+    done = team.init("--url", team.server.url, token=run(*words).out.strip())
+    assert (done.code, "status 403; the token in HOLDLOG_TOKEN needs claim:* and no space" in done.out) == (1, True), (
+        done
+    )
+
+
 @pytest.mark.parametrize("url", ["x", "ftp://x", "http://", "http://u:p@x", "http://x:y", "http://x/?a", 'http://x"'])
 def test_wrong_address_is_refused(team: Team, url: str) -> None:
     done = team.init("--url", url)

@@ -15,7 +15,7 @@ from holdlog.domain.moment import Caller
 from holdlog.domain.names import THREAD_DATA
 from holdlog.domain.refusals import HoldlogError
 
-_INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
+_INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",), "metrics": ("metrics",)}
 """What a scope allows; `admin` allows all."""
 _WIDE: Final = ("list", "status", "events", "log", "release")
 """Operations that may be called without a name: they return rows, or release what the caller holds."""

@@ -82,10 +82,10 @@ def read_duration(text: str) -> float:
 def choose_action(command: str, actions: dict[str, str], words: list[str]) -> tuple[str, list[str]]:
     """The action of a command that has several, such as `thread read`, and the words after it. Raises SystemExit after
     help, InvalidError."""
-    action = next((word for word in words if not word.startswith("-")), None)
+    places = [at for at, word in enumerate(words) if not word.startswith("-") and words[at - 1 : at] != ["--db"]]
+    action = words[places[0]] if places else None
     if action in actions:
-        at = words.index(action)
-        return action, words[:at] + words[at + 1 :]
+        return action, words[: places[0]] + words[places[0] + 1 :]
     if {"-h", "--help"} & set(words):
         lines = [f"  {name:<9}{text}" for name, text in actions.items()]
         print("\n".join([f"usage: holdlog {command} ACTION …", "", *lines, "", "example:"]))

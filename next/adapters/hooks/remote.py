@@ -64,5 +64,6 @@ def _request(server: Server, query: str, body: bytes) -> bytes:
         raise StoreError(f"the server at {server.url} cannot be reached ({why})") from None
     if response.status == http.client.OK:
         return output
-    hint = f"; is its token in {TOKEN}?" if response.status in (401, 403) else ""
+    hints = {401: f"; is its token in {TOKEN}?", 403: f"; the token in {TOKEN} needs claim:* and no space"}
+    hint = hints.get(response.status, "")
     raise StoreError(f"the server at {server.url} responded with status {response.status}{hint}")

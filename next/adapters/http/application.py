@@ -108,7 +108,7 @@ def list_probes(calls: Calls) -> list[Route]:
 
     async def measure(request: Request) -> Response:
         try:
-            request.scope["access"].require_store("admin")
+            request.scope["access"].require_store("metrics")
             return Response(await calls.in_pool(calls.metrics.collect), media_type=CONTENT_TYPE)
         except HoldlogError as refusal:
             return render(refusal_to_object(refusal))

@@ -35,6 +35,7 @@ class Metrics:
         self._events = Counter(
             "holdlog_events", "Events of all since this server started", ("kind",), registry=registry
         )
+        self._end = Gauge("holdlog_position", "Position of the last event", registry=registry)
         self._claims = Gauge("holdlog_claims_held", "Claims that are held", registry=registry)
         self._queued = Gauge("holdlog_claims_queued", "Agents that wait for a claim", registry=registry)
         self._oldest = Gauge("holdlog_oldest_hold_seconds", "Age of the oldest claim", registry=registry)
@@ -62,4 +63,5 @@ class Metrics:
             for topic, number, position in store.read(TOPICS_SINCE, {"after": self._position}):
                 self._events.labels(topic).inc(number)
                 self._position = max(self._position, position)
+            self._end.set(self._position)
         return generate_latest(self._registry)

@@ -31,7 +31,12 @@ def describe_api() -> Schema:
         paths[VERSION + path] = {method.lower(): _describe(kind, method, path) for method, kind in kinds.items()}
     for route, text, body, content in BY_HAND:
         method, _, path = route.partition(" ")
-        described: Schema = {"summary": text, "responses": {"200": {"description": "ok", "content": content}}}
+        name = f"{method.lower()}_{path.split('/')[1]}"
+        described: Schema = {
+            "operationId": name,
+            "summary": text,
+            "responses": {"200": {"description": "ok", "content": content}},
+        }
         described["parameters"] = [_describe_parameter(name, {"type": "string"}, "path") for name in _list_names(path)]
         if body:
             described["requestBody"] = {"content": body, "required": True}
@@ -53,7 +58,9 @@ def _describe(kind: type[Operation], method: str, path: str) -> Schema:
     schema, names = describe_arguments(kind), _list_names(path)
     properties, required = schema["properties"], schema.get("required", [])
     rest = {name: part for name, part in properties.items() if name not in names}
+    is_short = path != kind.route.partition(" ")[2]
     described: Schema = {
+        "operationId": f"{kind.name}_all" if is_short else kind.name,
         "summary": " ".join((kind.__doc__ or "").split()),
         "parameters": [_describe_parameter(name, properties[name], "path") for name in names],
         "responses": _describe_responses(kind),
@@ -78,4 +85,5 @@ def _describe_responses(kind: type[Operation]) -> Schema:
     texts: dict[str, list[str]] = {}
     for status in dict.fromkeys([*statuses, "error", "unavailable"]):
         texts.setdefault(str(CODES.get(status, 200)), []).append(status)
+    texts["401"] = ["error: a valid token is required"]
     return {code: {"description": ", ".join(names), "content": _JSON} for code, names in texts.items()}
