@@ -297,6 +297,20 @@ def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Gua
     assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
 
 
+def test_guard_of_a_write_shows_a_reader_only_resources_that_it_may_read(guarded: Guarded) -> None:
+    admin, reader = guarded.create("guards", "admin:*"), guarded.create("guest", "read:guards", "read:custom://open")
+    session, condition = {"holdlog-session": "s"}, []
+    for resource in ("custom://hidden", "custom://open"):
+        claimed = guarded.ask(admin, "POST", f"/v1/claims/{resource}", json={"agent": "ann"}, headers=session).json()
+        condition.append({"resource": resource, "version": claimed["version"]})
+    write = {"value": 1, "updated_by": "ann", "expected_version": 0, "guard": condition}
+    assert guarded.ask(admin, "PUT", "/v1/values/guards/k", json=write, headers=session).status_code == 200
+    for path in ("/v1/blame?namespace=guards&key=k", "/v1/events?namespace=guards", "/v1/log?namespace=guards"):
+        shown = guarded.ask(reader, "GET", path).text
+        assert ("custom://open" in shown, "hidden" in shown) == (True, False), shown
+        assert "hidden" in guarded.ask(admin, "GET", path).text
+
+
 def test_page_that_begins_behind_many_hidden_names_takes_few_reads() -> None:
     """Anybody could keep a server busy otherwise, who may read next to nothing."""
     engine, access = open_engine(":memory:"), Access("token:x", ("read:zz",))

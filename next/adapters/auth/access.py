@@ -86,11 +86,14 @@ class Access(NamedTuple):
             self.require("claim", spell(condition.resource))
 
     def filter(self, response: Object) -> Object:
-        """The response without the rows that the caller may not read."""
+        """The response without the rows, and the resources of guards, that the caller may not read."""
         if self.allows("read"):
             return response
-        rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
-        return response | rows
+        seen = {name: filter(self._sees, response[name]) for name in ROWS if name in response}
+        return self._filter_guard(response) | {name: list(map(self._filter_guard, rows)) for name, rows in seen.items()}
+
+    def _filter_guard(self, row: Object) -> Object:
+        return row | {"guard": list(filter(self._sees, row["guard"]))} if "guard" in row else row
 
     def remove_space(self, response: Object) -> Object:
         """The response with the names of namespaces that the caller uses."""
