@@ -51,10 +51,6 @@ class Handle:
         self._engine = open_engine(path)
         self._finalizer = weakref.finalize(self, Engine.close_unused, self._engine)
 
-    def _claim(self, kind: type[Claim], arguments: dict[str, Any]) -> Steps:
-        caller = self._take_caller(arguments)
-        return claim(kind.parse(arguments), caller, self._engine)
-
     def _take_caller(self, arguments: dict[str, Any]) -> Caller:
         """Remove `self` and `request_id` from the local names of a method. Returns who calls."""
         arguments.pop("self", None)
@@ -139,9 +135,10 @@ class BlockingHandle(Handle):
         return self._make(wait(kind.parse(arguments), self._engine))
 
     def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
-        if not arguments["wait_seconds"]:
-            return self._run(kind, arguments)
-        return self._make(self._claim(kind, arguments))
+        caller, command = self._take_caller(arguments), kind.parse(arguments)
+        if command.wait_seconds:
+            return self._make(claim(command, caller, self._engine))
+        return self._engine.run(command, caller)
 
     def _make(self, steps: Steps) -> Any:
         """Take the steps, and return what their generator returns."""
@@ -309,7 +306,8 @@ class AwaitableHandle(Handle, AsyncSteps):
         return await self._make(wait(kind.parse(arguments), self._engine))
 
     async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
-        return await self._make(self._claim(kind, arguments))
+        caller = self._take_caller(arguments)
+        return await self._make(claim(kind.parse(arguments), caller, self._engine))
 
 
 P = ParamSpec("P")
