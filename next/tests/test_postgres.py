@@ -1,5 +1,6 @@
 """The store in PostgreSQL beyond the doors: URLs that are wrong, what a command that reads leaves alone."""
 
+import gc
 import io
 import re
 import socket
@@ -106,3 +107,14 @@ def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_serve
     assert re.search(r'^holdlog_requests_total\{.*status="unavailable"\} [2-9]', counts, re.MULTILINE)
     assert len(server.log) == 2, server.log
     assert server.log[1].startswith("holdlog: a call was refused: the database reported an error: ")
+
+
+def test_process_that_waits_does_not_collect_notifications(postgres: str) -> None:
+    with holdlog.StateStore(postgres) as waiting, holdlog.StateStore(postgres) as writing:
+        watching = threading.Thread(target=partial(waiting.watch, "n", "last", since_version=0, timeout_seconds=60))
+        watching.start()
+        for number in range(50):
+            writing.set("n", "other", number, updated_by="ann")
+        writing.set("n", "last", 1, updated_by="ann")
+        watching.join()
+        assert sum(isinstance(each, psycopg.Notify) for each in gc.get_objects()) < 10
