@@ -16,12 +16,13 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
 
 
-def open_engine(place: str | os.PathLike[str], max_value_bytes: int = MAX_VALUE_BYTES) -> Engine:
-    """Open or create the store at a path, `:memory:` or a PostgreSQL URL. Raises StoreError, UnavailableError."""
-    return Engine(_open_store(os.fspath(place)), max_value_bytes)
+def open_engine(place: str | os.PathLike[str], max_value_bytes: int = MAX_VALUE_BYTES, creates: bool = True) -> Engine:
+    """Open or create the store at a path, `:memory:` or a PostgreSQL URL. Unless it `creates`, the caller has checked
+    that a path exists. Raises StoreError, UnavailableError."""
+    return Engine(_open_store(os.fspath(place), creates), max_value_bytes)
 
 
-def _open_store(place: str) -> Store:
+def _open_store(place: str, creates: bool) -> Store:
     if place == ":memory:":
         return SqliteStore(None)
     scheme, separator, _ = place.partition("://")
@@ -31,7 +32,7 @@ def _open_store(place: str) -> Store:
         raise StoreError("this URL is of an unknown kind; pass a path, or postgresql://user@host/database")
     from holdlog.adapters.stores.postgres.store import PostgresStore
 
-    return PostgresStore(place)
+    return PostgresStore(place, creates)
 
 
 def _open_file(path: str) -> Store:

@@ -69,7 +69,7 @@ def send(method: str, urls: list[str], path: str, body: Json | None, headers: di
     """The response of one of the servers; a request without one is sent again. Raises TimeoutError."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        with suppress(requests.ConnectionError, requests.Timeout):
+        with suppress(requests.RequestException):
             return requests.request(method, random.choice(urls) + path, json=body, headers=headers, timeout=20)
         time.sleep(0.2)
     raise TimeoutError(f"{method} {path}")

@@ -10,6 +10,8 @@ MAX_AGENT: Final = 128
 THREAD_DATA: Final = "threads/"
 """What the namespaces of threads' data start with: only operations on threads write them."""
 MAX_NOTE: Final = 500
+AUTHORS: Final = ("updated_by", "deleted_by", "reverted_by", "redacted_by", "created_by", "revoked_by", "agent")
+"""Arguments that name who calls. Of several the first does: the `agent` of a revert selects writes."""
 
 WITHOUT_RECORD: Final = ("claim:", "foreign:")
 """What streams start with that have no row in the view `current`."""
@@ -34,6 +36,14 @@ _BLANK_LOOKING: Final = _INVISIBLE | frozenset("\ufffc\U00016fe4\U0001d159")
 def check_name(text: str) -> str:
     """Return a namespace or key in NFC: 1 to 512 characters, visible, also at both ends. Raises ValueError."""
     return _check(text, MAX_NAME)
+
+
+def is_name(text: str) -> bool:
+    """Whether `check_name` would change nothing."""
+    try:
+        return check_name(text) == text
+    except ValueError:
+        return False
 
 
 @lru_cache(_REMEMBERED)

@@ -148,3 +148,7 @@ class StoreError(HoldlogError):
     """The store cannot be opened or understood; the message is one line with what to do."""
 
     code = "store"
+
+
+class NoStoreError(StoreError):
+    """There is no store, and a call that only reads creates none."""

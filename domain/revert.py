@@ -155,7 +155,7 @@ def revert(command: Any, state: State, moment: Moment) -> Decision:
     who = board.start(moment, command.reverted_by)
     events: list[Any] = []
     reverted: list[RevertedKey] = []
-    kept: list[KeptKey] = []
+    left: list[KeptKey] = []
     for block in command.blocks:
         record = state.records[block.stream]
         address = split_stream(block.stream)
@@ -170,11 +170,11 @@ def revert(command: Any, state: State, moment: Moment) -> Decision:
             restored = block.restored if isinstance(changes[-1], ValueWritten) else None
             reverted.append(RevertedKey(*address, record.version + len(changes), restored))
         else:
-            kept.append(KeptKey(*address, record.version, reason or "unchanged", by, resource))
+            left.append(KeptKey(*address, record.version, reason or "unchanged", by, resource))
     correlation_id = moment.caller.correlation_id or ""
     events = [] if command.dry_run else events
     position = moment.position + len(events)
-    return events, Reverted(reverted, kept, correlation_id, position, command.dry_run)
+    return events, Reverted(reverted, left, correlation_id, position, command.dry_run)
 
 
 def _restore(block: Block, record: Record, command: Any, moment: Moment) -> list[Any]:

@@ -12,9 +12,9 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.results import utc
 from holdlog.domain.state import Decision, Reads, State
 
-SCOPES: Final = ("read", "write", "claim", "admin")
+SCOPES: Final = ("read", "write", "claim", "metrics", "admin")
 """What a grant allows on the namespaces and resources that its pattern matches. `write` includes `read`, and `admin`
-all."""
+all. `metrics:*` reads the metrics of a server."""
 PREFIX: Final = "holdlog_"
 """Scanners for leaked secrets know it."""
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
@@ -165,7 +165,7 @@ def check_grant(text: str) -> str:
     ValueError."""
     scope, colon, pattern = text.partition(":")
     if not colon or scope not in SCOPES:
-        raise ValueError("must be read, write, claim or admin, a colon and a pattern, as in write:build-*")
+        raise ValueError("must be read, write, claim, metrics or admin, a colon and a pattern, as in write:build-*")
     if any(f",{other}:" in pattern for other in SCOPES):
         raise ValueError("must be one grant; pass each grant separately")
     return f"{scope}:{check_name(pattern)}"

@@ -13,7 +13,8 @@ MAX_DIGITS: Final = 4300
 MAX_WORK: Final = 10_000_000
 """Bytes of values that the updates of one transaction may parse: about 0.2 s."""
 
-_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""The compact JSON text of a value that is known to have one."""
 _EXACT_DIGITS: Final = 10_000
 """Enough digits for the exact sum of any two JSON numbers."""
 _LARGEST_EXACT: Final = 2**53
@@ -29,7 +30,7 @@ class Json(str):
 
 def encode(value: Any) -> Json:
     """The text of a value that consists of what JSON has."""
-    return Json(_dump(value))
+    return Json(dump(value))
 
 
 def require_size(value: Json, limit: int, name: str = "value") -> None:

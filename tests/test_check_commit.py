@@ -1,9 +1,12 @@
 """`holdlog check` and `holdlog commit` as processes, with what hooks would have recorded."""
 
+import hashlib
 import re
 
 import pytest
 
+from holdlog.domain.claims.commands import Call, Release
+from holdlog.domain.moment import Caller
 from tests.support.hosts import commit_policy, git, repository, store_of, write
 from tests.support.programs import HOLDLOG, run
 from tests.test_guard import Sides
@@ -87,6 +90,20 @@ def test_commit_contains_what_the_session_changed_and_nothing_else(sides, root):
         refused = run("commit", "-m", "m", path, cwd=root, env=OF_ONE)
         assert (refused.code, refused.err.count("\n"), problem in refused.err) == (1, 1, True), refused
     assert run("commit", "-m", "m", "src", "--agent", "claude-two", cwd=root).code == 0
+
+
+def test_file_that_a_command_of_another_changed_is_committed_by_the_session_that_held_it_then(sides, root):
+    sides.edit("two", "src/b.py", "by two\n")
+    sides.engine.run(Release("claude-two"), Caller("two"))
+    sides.edit("one", "src/b.py")
+    sides.edit("one", "src/a.py", "by one\n")
+    write(root / "src/a.py", "formatted\n")
+    change = ("src/a.py", hashlib.sha256(b"formatted\n").hexdigest())
+    sides.engine.run(Call("claude-two", changes=(change,)), Caller("two"))
+    done = run("commit", "-m", "message", "--agent", "claude-one", cwd=root)
+    assert (done.code, done.err) == (0, "")
+    assert "left out: src/b.py (changed" in done.out
+    assert git(root, "show", "--format=", "--name-only", "HEAD").split() == ["src/a.py"]
 
 
 def test_git_hook_of_a_commit_knows_whose_files_they_are(sides, root):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import holdlog
-from tests.support.programs import Done, python, run
+from tests.support.programs import HOLDLOG, Done, environment, python, run
 
 BY = ("--by", "ann")
 
@@ -43,6 +43,7 @@ def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
     copy = call("backup", tmp_path / "copies", "--json").json["path"]
     for place in (tmp_path / "new.db", copy):
         assert call("get", "n", "k", "--db", place).out == "1\n"
+    assert " the log of store " in call("log", "--last", "1", "--db", tmp_path / "new.db").out
     again = call("import", "-", "--db", tmp_path / "new.db", stdin=exported)
     assert (again.code != 0, again.err.count("\n"), (tmp_path / "new.db").exists()) == (True, 1, True)
 
@@ -68,6 +69,14 @@ def test_thread_is_appended_to_and_read(call, tmp_path):
     assert [line.split("  ")[-1] for line in lines] == ["user: which file?", "result of writer"]
     missing = call("thread", "read", "other")
     assert (missing.code, missing.out) == (1, "")
+    elsewhere = call("--db", tmp_path / "read", "thread", "read", "run-7")
+    assert "there is no store at" in elsewhere.err
+    assert call("--db", tmp_path / "state.db", "thread", "read", "run-7").out.splitlines() == lines
+
+
+def test_option_of_http_is_refused_over_stdio(call):
+    done = call("serve", "--port", "0")
+    assert (done.code, done.err) == (2, "holdlog: --port: needs --transport http\n")
 
 
 def test_commands_of_one_terminal_or_parent_are_one_holder(call):
@@ -164,6 +173,7 @@ def test_empty_result_says_that_nothing_was_found(call, words):
         (("claims", "--limit", "1.5"), "--limit: must be a whole number"),
         (("claims", "--limit", "5000"), "--limit: must be less than or equal to 1000"),
         (("watch", "n", "k", "--timeout", "x"), "--timeout: must be a valid number"),
+        (("claim", "a", *["--also", "b"] * 100), "--also: must have at most 99 items"),
         (("log", "--kinds", "x"), "--kinds: must be of record, claim, thread, token, or an event such as ValueWritten"),
     ],
 )
@@ -175,6 +185,7 @@ def test_wrong_argument_is_named_as_its_option_in_plain_words(call, words, probl
 def test_help_says_what_a_file_holds_and_what_happens_without_an_option(call):
     assert '"op": "increment"' in call("transact", "--help").out
     assert "--checkpoint FILE" in call("verify", "--help").out
+    assert "holdlog; with NAMESPACE" in call("export", "--help", COLUMNS="80").out
     assert "default: 0, which returns" in " ".join(call("watch", "--help").out.split())
 
 
@@ -213,3 +224,20 @@ def test_doctor_says_which_program_hosts_look_for(call, tmp_path):
     assert call("init", "--client", "cursor", "--yes").code == 0
     found = call("doctor", "--client", "cursor").out
     assert re.search(r"the server starts, with \d+ tools \(/.*/holdlog\)", found), found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts")
+def test_command_that_begins_on_a_full_disk_says_that_it_is_full(tmp_path):
+    script = (
+        'mount -t tmpfs -o size=256k none "$0" && cd "$0" && "$1" set n k 1 --version 0 --by ann --db s.db'
+        ' && cat /dev/zero > filler; "$1" get n k --db s.db'
+    )
+    command = ["unshare", "-m", "sh", "-c", script, tmp_path, HOLDLOG]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1].endswith("s.db is full; free some space, and try again"), done
+
+
+def test_doctor_of_a_damaged_file_does_not_advise_to_run_doctor(call, tmp_path):
+    (tmp_path / "state.db").write_bytes(b"x" * 4096)
+    done = call("doctor")
+    assert (done.code, "is damaged" in done.out, "run `holdlog doctor`" in done.out) == (1, True, False)

@@ -3,6 +3,7 @@ conversations of one host process get of each other: nothing, unless one goes on
 
 import copy
 import fcntl
+import json
 import os
 import re
 import signal
@@ -11,11 +12,12 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, Rename, find_conversation, name_call
+from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, Rename, list_candidates, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.operating_system.processes import identify_process, is_alive
@@ -49,8 +51,9 @@ def note(engine: Engine, session: str, agent: str = "", call: str = "", **facts:
 
 
 def find(engine: Engine, call: str = SHELL, host: str | None = HOST, **environ: str) -> str | None:
-    found = find_conversation(engine.store, host, call, environ)
-    return None if found is None else found.name
+    with patch.dict(os.environ, environ, clear=True):
+        candidates = list_candidates(engine.store, host, call)
+    return candidates[0].name if len(candidates) == 1 else None
 
 
 @both_stores
@@ -278,6 +281,24 @@ def test_claims_from_before_the_hooks_are_of_no_conversation_once_there_are_two(
         assert call(host, resource="src/a.py", agent="ann")["status"] == "busy"
     finally:
         host.kill()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_conversation_that_is_resumed_in_a_new_process_lives_in_that(root, one, ends):
+    """As with `claude --continue`, which keeps the id of the conversation."""
+    one.change("src/a.py", "x = 2\n")
+    if ends:
+        one.end()
+    one.kill()
+    again, two = Host(root, "s-1"), Host(root, "s-2")
+    try:
+        again.hook("SessionStart", source="resume")
+        again.change("src/a.py", "x = 3\n")
+        assert "whose process has ended" not in two.edit("src/a.py")
+        assert json.loads(again.command("holdlog status src/a.py --json").out)["holder_connected"]
+    finally:
+        again.kill()
+        two.kill()
 
 
 def test_only_the_conversation_that_its_host_says_goes_on_gets_what_ended_with_clear(root, one):

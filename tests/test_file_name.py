@@ -68,9 +68,9 @@ def test_long_path_ends_with_a_digest_below_the_folders_that_have_room() -> None
     assert overlap(encode_path(f"{LONG}/deep/"), encode_path(f"{LONG}/deep/{'x' * 200}"))
 
 
-def test_path_whose_workspace_leaves_no_room_is_refused() -> None:
+def test_path_whose_workspace_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 512"):
-        encode_path("a.py", room=2)
+        encode_path("a.py", length=2)
 
 
 pieces = st.sampled_from([*"ab %~*?\\:·", "%20", "%e2%80%af", "%25", "\u202f", "\ufe0f", "\u200d", "\u0323", "\u0301"])

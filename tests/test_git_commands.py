@@ -192,7 +192,7 @@ class Snapshot:
         output = git(root, "ls-tree", "-r", "-z", "HEAD", checks=False)
         self.head = self._blobs(output, 2) if output else {}  # on a branch without a commit
         log = root / ".git/logs/refs/stash"
-        self.stash = list_stash(log.read_text()) if log.exists() else []
+        self.stash = [commit for commit, _ in list_stash(log.read_text())] if log.exists() else []
 
     @staticmethod
     def _blob(path: Path) -> str:

@@ -378,7 +378,7 @@ def test_denials_are_short(text: str, folder: Path) -> None:
 
 def test_log_of_the_stash_lists_its_entries_newest_first() -> None:
     log = f"{'0' * 40} {'a' * 40} A <a@b> 1 +0000\tWIP on main: x\n{'a' * 40} {'b' * 40} A <a@b> 2 +0000\tOn main: y\n"
-    assert list_stash(log) == ["b" * 40, "a" * 40]
+    assert list_stash(log) == [("b" * 40, 2.0), ("a" * 40, 1.0)]
     assert list_stash("") == []
 
 

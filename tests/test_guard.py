@@ -184,6 +184,31 @@ def test_commit_names_changes_of_an_ended_session_that_it_takes_in(sides):
     assert (denial, "takes in changes of an ended session: src/a.py (claude-one" in warning) == ("", True)
 
 
+def test_held_file_that_another_program_changed_is_still_the_work_of_its_holder(sides):
+    sides.edit("one", "src/a.py", "x = 2\n")
+    change = Call("claude-two", changes=(("src/a.py", hashlib.sha256(b"x =  2\n").hexdigest()),))
+    write(sides.root / "src/a.py", "x =  2\n")
+    sides.engine.run(change, Caller("two"))
+    assert [it for it in ("git add src/a.py", "git commit -am x") if sides.guard("one", it) != Verdict()] == []
+    assert "src/a.py (claude-one" in sides.denied("two", "git commit -am x")
+    sides.engine.run(Release("claude-one"), Caller("one"))
+    sides.edit("one", "src/a.py")
+    assert "src/a.py (claude-two" in sides.denied("one", "git stash"), "changed before the claim"
+
+
+def test_work_of_a_killed_host_is_guarded_while_its_claims_last(sides):
+    own, host = sides.host, subprocess.Popen(["sleep", "600"])
+    sides.host = identify_process(host.pid)
+    sides.begin("one")
+    sides.edit("one", "src/a.py", "x = 2\n")
+    host.kill()
+    host.wait()
+    sides.host = own
+    assert "src/a.py (claude-one" in sides.denied("two", "git stash")
+    sides.engine.run(Release("claude-one"), Caller("one"))
+    assert sides.denied("two", "git stash") == ""
+
+
 def test_agent_and_its_sub_agents_are_one_party_but_for_what_these_hold(sides):
     sides.edit("one", "src/a.py", "x = 2\n")
     assert sides.denied("one", "git stash", agent="claude-one/sub") == ""

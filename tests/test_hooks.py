@@ -16,7 +16,7 @@ from holdlog.adapters.hooks.calls import parse
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.work import open_work
 from holdlog.adapters.operating_system.processes import identify_host
-from tests.support.hosts import Session, held, repository, run_hook, store_of, write
+from tests.support.hosts import Session, git, held, repository, run_hook, store_of, write
 from tests.support.programs import HOLDLOG, environment
 
 
@@ -74,6 +74,16 @@ def test_changed_file_stays_held_after_the_turn_until_it_is_committed(root, one)
     assert list(held(root)) == ["src/a.py"]
     for words in (["add", "src/a.py"], ["commit", "-qm", "second"]):
         subprocess.run(["git", *words], cwd=root, check=True)
+    one.hook("Stop")
+    assert held(root) == {}
+
+
+def test_edit_after_a_warning_is_released_with_its_commit_like_any_other(root, one):
+    one.read("src/a.py")
+    write(root / "src/a.py", "by = 'a person'\n")
+    assert "changed since you read it" in one.pre("src/a.py")["additionalContext"]
+    one.change("src/a.py", "x = 2\n")
+    git(root, "commit", "-qm", "second", "src/a.py")
     one.hook("Stop")
     assert held(root) == {}
 

@@ -2,18 +2,25 @@
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jwt
 import pytest
 
-from holdlog.adapters.auth.access import Access, DeniedError
+from holdlog.adapters.auth.access import Access, DeniedError, respond
+from holdlog.adapters.compose import open_engine
 from holdlog.adapters.http.openapi import describe_api
 from holdlog.adapters.http.routes import list_operations
 from holdlog.adapters.operations.base import OPERATIONS
+from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.operations.values import List, SetValue, Transact
+from holdlog.domain.moment import Caller
 from tests.support.library import in_thread
+from tests.support.mcp import LEGACY, MODERN
 from tests.support.programs import HttpServer, run
 from tests.support.waiting import until
 from tests.support.wire import Connection, EventStream, waiters
@@ -99,6 +106,28 @@ def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
     assert waiters(server.url) == 0
 
 
+BOTH = {"accept": "application/json, text/event-stream", "content_type": "application/json"}
+HALVES = {
+    "/v1/values/n/k": {},
+    "/kv/n/k": {},
+    "/hook": {},
+    "/mcp": BOTH | {"mcp_protocol_version": LEGACY},
+    "/mcp ": BOTH | {"mcp_protocol_version": MODERN, "mcp_method": "tools/list"},
+}
+
+
+@pytest.mark.parametrize("path", HALVES)
+def test_client_that_vanishes_while_it_sends_leaves_no_line_in_the_log(server: HttpServer, path: str) -> None:
+    method = "PUT" if path.startswith("/v1") else "POST"
+    half = Connection(server.url).send(
+        method, path.strip(), expect="100-continue", **HALVES[path] | {"content_length": "9"}
+    )
+    assert half.status() == 100  # the server reads the body now
+    half.reset()
+    assert server.close() == 0  # after what it did for the client
+    assert server.log[1:] == []
+
+
 def test_wait_is_capped_and_says_so(tmp_path: Path) -> None:
     server = HttpServer(tmp_path / "state.db", "--max-wait", "0.01", cwd=tmp_path)
     watched = server.request("GET", "/v1/watches/n/k", params={"since_version": 0, "timeout_seconds": 40}).json()
@@ -128,6 +157,23 @@ def test_conflict_of_a_plain_value_leads_to_its_header(server: HttpServer) -> No
     body = response.json()
     assert (response.status_code, body["actual_version"], body["hint"]) == (412, 1, hint)
     assert "expected_version" not in body
+
+
+def test_provider_that_hangs_stops_only_those_who_need_it(tmp_path: Path) -> None:
+    run("token", "create", "--name", "t", "--allow", "read:*", "--db", tmp_path / "state.db")
+    provider = socket.create_server(("127.0.0.1", 0))
+    options = {"issuer": "i", "audience": "a", "jwks-url": f"http://127.0.0.1:{provider.getsockname()[1]}"}
+    words = [word for name, text in options.items() for word in (f"--jwt-{name}", text)]
+    guarded = Guarded(HttpServer(tmp_path / "state.db", *words, cwd=tmp_path), tmp_path / "state.db")
+    token, strange = guarded.create("u", "read:*"), jwt.encode({}, "k" * 32, headers={"kid": "unknown"})
+    calls = [in_thread(guarded.ask, strange, "GET", "/v1/values") for _ in range(12)]
+    connection, _ = provider.accept()  # and it never sends the keys
+    assert guarded.ask(token, "GET", "/v1/values").status_code == 200
+    assert all(call.is_running for call in calls)
+    provider.close()
+    connection.close()
+    assert {call.result().status_code for call in calls} == {503}
+    guarded.server.close()
 
 
 # --- spaces
@@ -195,6 +241,8 @@ def test_space_has_its_own_request_ids_and_namespaces(guarded: Guarded) -> None:
     assert ([row["namespace"] for row in first["namespaces"]], first["next_after"]) == (["b"], "b")
     rest = guarded.ask(token, "GET", "/v1/values", params={"after_key": "b"}).json()
     assert [row["namespace"] for row in rest["namespaces"]] == ["n"]
+    (record,) = guarded.ask(token, "GET", "/v1/values/n").json()["records"]
+    assert (record["namespace"], record["key"]) == ("n", "k")
     assert guarded.ask(token, "DELETE", "/v1/values/n", params={"deleted_by": "x"}).json()["deleted_keys"] == ["k"]
 
 
@@ -217,6 +265,15 @@ def test_refusals_in_a_space_have_the_namespace_of_the_call(guarded: Guarded) ->
     ]
 
 
+def test_listed_values_of_a_space_have_the_namespace_of_the_call(guarded: Guarded) -> None:
+    token = guarded.create("rows", "write:*", space="rows")
+    for key in ("kept", "deleted"):
+        guarded.ask(token, "POST", f"/kv/n/{key}", data="x")
+    guarded.ask(token, "DELETE", "/kv/n/deleted")
+    for path in ("/v1/values/n", "/v1/values/n?deleted=true"):
+        assert [row["namespace"] for row in guarded.ask(token, "GET", path).json()["records"]] == ["n"]
+
+
 def test_many_writes_at_once_do_not_exceed_the_bytes_of_a_space(guarded: Guarded) -> None:
     token = guarded.server.request("POST", "/token", data={"token": "new"}).text
     writes = [in_thread(guarded.ask, token, "POST", f"/kv/g/{number}", data="x" * 300) for number in range(12)]
@@ -234,9 +291,40 @@ def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Gua
         guarded.ask(admin, "POST", f"/kv/page-{name}/k", data="x")
         guarded.ask(admin, "POST", f"/v1/claims/custom:%2F%2Fpage-{name}", json={"agent": "ann"})
     page = guarded.ask(reader, "GET", "/v1/values?limit=1").json()
-    assert ([row["namespace"] for row in page["namespaces"]], page["next_after"]) == (["page-c"], "page-c")
+    assert [row["namespace"] for row in page["namespaces"]] == ["page-c"]
+    assert page.get("next_after") in (None, "page-c"), "a page behind many hidden names is long, and may reach the end"
     assert "page-" not in guarded.ask(reader, "GET", "/v1/values", params={"limit": 1, "after_key": "page-c"}).text
     assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
+
+
+def test_guard_of_a_write_shows_a_reader_only_resources_that_it_may_read(guarded: Guarded) -> None:
+    admin, reader = guarded.create("guards", "admin:*"), guarded.create("guest", "read:guards", "read:custom://open")
+    session, condition = {"holdlog-session": "s"}, []
+    for resource in ("custom://hidden", "custom://open"):
+        claimed = guarded.ask(admin, "POST", f"/v1/claims/{resource}", json={"agent": "ann"}, headers=session).json()
+        condition.append({"resource": resource, "version": claimed["version"]})
+    write = {"value": 1, "updated_by": "ann", "expected_version": 0, "guard": condition}
+    assert guarded.ask(admin, "PUT", "/v1/values/guards/k", json=write, headers=session).status_code == 200
+    for path in ("/v1/blame?namespace=guards&key=k", "/v1/events?namespace=guards", "/v1/log?namespace=guards"):
+        shown = guarded.ask(reader, "GET", path).text
+        assert ("custom://open" in shown, "hidden" in shown) == (True, False), shown
+        assert "hidden" in guarded.ask(admin, "GET", path).text
+
+
+def test_page_that_begins_behind_many_hidden_names_takes_few_reads() -> None:
+    """Anybody could keep a server busy otherwise, who may read next to nothing."""
+    engine, access = open_engine(":memory:"), Access("token:x", ("read:zz",))
+    steps = [{"op": "set", "namespace": f"n{number:03}", "key": "k", "value": 1} for number in range(300)]
+    engine.run(Transact.parse({"operations": steps, "updated_by": "ann"}), Caller())
+    engine.run(SetValue.parse({"namespace": "zz", "key": "k", "value": 1, "updated_by": "ann"}), Caller())
+    reads = respond(access, List.parse({"limit": 1}), Caller(), Surface(engine, None, None, str))
+    count, step = 0, next(reads)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            count, step = count + 1, reads.send(engine.ask(step))
+    engine.close()
+    assert [row["namespace"] for row in end.value.value["namespaces"]] == ["zz"]
+    assert count < 15
 
 
 def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:
@@ -252,6 +340,16 @@ def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:
         guarded.ask(token, "POST", "/v1/reverts", json={"session": "s", "reverted_by": "x"}).json()["needed"]
         == "write:*"
     )
+
+
+def test_admin_reverts_what_another_token_wrote(guarded: Guarded) -> None:
+    admin, robot = guarded.create("undoer", "admin:*"), guarded.create("robot", "write:*")
+    write = {"value": 1, "updated_by": "robot", "force": True}
+    headers = {"holdlog-session": "robots-run"}
+    assert guarded.ask(robot, "PUT", "/v1/values/reverted/k", json=write, headers=headers).status_code == 200
+    run = {"session": "robots-run", "agent": "robot", "reverted_by": "ann"}
+    reverted = guarded.ask(admin, "POST", "/v1/reverts", json=run).json()
+    assert (reverted["status"], [row["key"] for row in reverted["reverted"]]) == ("ok", ["k"])
 
 
 @pytest.mark.parametrize(
@@ -290,6 +388,54 @@ def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> N
         assert line in text.splitlines(), text
     (age,) = re.findall(r"^holdlog_oldest_hold_seconds (\S+)$", text, re.MULTILINE)
     assert 0 < float(age) < 60
+    assert "holdlog_position 1.0" in text.splitlines()
+    assert "_created" not in text
+
+
+def test_token_of_prometheus_reads_metrics_and_nothing_else(guarded: Guarded) -> None:
+    token = guarded.create("prometheus", "metrics:*")
+    codes = [guarded.ask(token, "GET", path).status_code for path in ("/metrics", "/v1/values/n/k", "/v1/claims/x")]
+    assert codes == [200, 403, 403]
+    assert guarded.ask(token, "GET", "/v1/values").json()["namespaces"] == []
+
+
+def test_start_says_which_store_is_served_and_whether_tokens_are_required(server: HttpServer, guarded: Guarded) -> None:
+    for it, rest in ((server, "anybody who reaches it may call it"), (guarded.server, "tokens are required")):
+        assert re.fullmatch(rf"holdlog: serving at {it.url}, the store \S+/state\.db; {rest}", it.log[0]), it.log
+
+
+def test_script_that_forgets_its_session_learns_that_another_one_holds_it(server: HttpServer) -> None:
+    headers = {"holdlog-session": "ann-1"}
+    assert server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"}, headers=headers).ok
+    for name, hint in (("ann", "Another session with this name"), ("bob", "You do not hold this")):
+        refused = server.request("DELETE", f"/v1/claims/custom://x?agent={name}")
+        assert (refused.status_code, hint in refused.text) == (409, True), refused.text
+
+
+def test_error_in_a_thread_names_fields_as_the_page_does(server: HttpServer) -> None:
+    refused = server.request("POST", "/v1/threads/t", json={"agent": "ann", "results": [{"output": []}]})
+    assert refused.json()["message"] == "results.0.agent_name: is required"
+
+
+def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(server: HttpServer) -> None:
+    rounds, size = 20, 200
+    for number in range(rounds):
+        steps = [{"op": "set", "namespace": "n", "key": f"{number}/{it}", "value": 1} for it in range(size)]
+        server.request("POST", "/v1/transactions", json={"operations": steps, "updated_by": "ann"})
+        for call in [in_thread(server.request, "GET", "/metrics") for _ in range(8)]:
+            call.result()
+    text = server.request("GET", "/metrics").text
+    assert f'holdlog_events_total{{kind="ValueWritten"}} {float(rounds * size)}' in text.splitlines()
+
+
+@pytest.mark.parametrize("path", ["/kv/n/k", "/v1/transactions", "/hook", "/mcp"])
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_body_that_is_too_large_is_refused_as_json(server: HttpServer, path: str, is_announced: bool) -> None:
+    body: Any = b"x" * 9_000_000 if is_announced else (b"x" * 1_000_000 for _ in range(9))
+    headers = {"content-type": "application/json", "accept": BOTH["accept"]}
+    refused = server.request("POST", path, data=body, headers=headers)
+    assert (refused.status_code, refused.headers["connection"]) == (413, "close")
+    assert refused.json()["status"] == "error"
 
 
 def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
@@ -301,6 +447,10 @@ def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
     written = document["paths"]["/v1/values/{namespace}/{key}"]["put"]
     assert written["requestBody"]["content"]["application/json"]["schema"]["required"] == ["value", "updated_by"]
     assert "conflict" in written["responses"]["409"]["description"]
+    names = [route["operationId"] for methods in document["paths"].values() for route in methods.values()]
+    assert len(set(names)) == len(names)
+    assert written["operationId"] == "set"
+    assert "401" in written["responses"]
 
 
 def test_argument_of_a_path_is_not_given_twice(server: HttpServer) -> None:

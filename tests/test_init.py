@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
 from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Target, plan, write
+from tests.support.programs import run
 
 SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
 HOOK = Entry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "holdlog hook"}]}, True)
@@ -96,10 +98,10 @@ def test_server_with_another_path_of_holdlog_is_replaced(setup):
     ("text", "problem"),
     [
         ('{"a": [', "it is not JSON"),
-        ("[]", "it is no object"),
+        ("[]", "it is not a JSON object"),
         ('{"a": 1, "a": 2}', "a key occurs twice"),
-        ('{"mcpServers": []}', "its mcpServers is no object"),
-        ('{"hooks": {"Stop": {}}}', "its Stop is no list"),
+        ('{"mcpServers": []}', "its mcpServers is not an object"),
+        ('{"hooks": {"Stop": {}}}', "its Stop is not a list"),
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )
@@ -172,3 +174,15 @@ def test_each_host_is_set_up_and_undone(name, tmp_path):
             write(edit)
             assert undo or each.has_all(edit.after)
     assert [it for it in tmp_path.rglob("*") if it.is_file()] == []
+
+
+def test_print_shows_the_changes_and_neither_asks_nor_writes(tmp_path):
+    (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {}\n}\n')
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    before = sorted(tmp_path.rglob("*"))
+    words = ("init", "--client", "claude-code", "--yes", "--print")
+    done = run(*words, cwd=tmp_path, env={"HOME": str(tmp_path), "HOLDLOG_DB": ""})
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"^change \.mcp\.json: .*\n(.*\n)+\+ .*\"holdlog\": \{", done.out, re.MULTILINE)
+    assert done.out.splitlines()[-1] == "nothing was written"
+    assert sorted(tmp_path.rglob("*")) == before

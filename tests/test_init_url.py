@@ -248,7 +248,7 @@ def test_agent_is_warned_of_a_token_that_is_missing_or_refused(team: Team, token
             b"HTTP/1.1 307 Moved\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
             "responded with status 307",
         ),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "is no server of holdlog"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "is not a server of holdlog"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be reached"),
     ],
 )
@@ -325,6 +325,14 @@ def test_token_file_must_be_private_and_serves_hooks_without_the_variable(team: 
 def test_server_that_does_not_take_the_token_is_reported_by_init(team: Team) -> None:
     done = team.init("--url", team.server.url, token="wrong")
     assert (done.code, "responded with status 401" in done.out) == (1, True)
+
+
+def test_init_says_what_a_token_lacks(team: Team, shared: Shared) -> None:
+    words = ("token", "create", "--name", "reader", "--allow", "read:*", "--db", shared.clones.parent / "state.db")
+    done = team.init("--url", team.server.url, token=run(*words).out.strip())
+    assert (done.code, "status 403; the token in HOLDLOG_TOKEN needs claim:* and no space" in done.out) == (1, True), (
+        done
+    )
 
 
 @pytest.mark.parametrize("url", ["x", "ftp://x", "http://", "http://u:p@x", "http://x:y", "http://x/?a", 'http://x"'])

@@ -10,7 +10,7 @@ import pytest
 from tests.doors.conftest import stdio as stdio
 from tests.doors.conftest import work as work
 from tests.support.hosts import write
-from tests.support.mcp import INITIALIZE
+from tests.support.mcp import INITIALIZE, LEGACY, MODERN
 from tests.support.programs import HOLDLOG, environment
 
 AT = {"namespace": "n", "key": "k"}
@@ -72,6 +72,14 @@ def test_hints_name_the_tools_as_they_are_called(stdio):
     agent.call("claim", resource="custom://a", agent="ann")
     hint = agent.call("claim", resource="custom://a", agent="bob")["hint"]
     assert ("x_claim " in hint, "()" in hint) == (True, False)
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_server_announces_tools_and_neither_prompts_nor_resources(stdio, era):
+    agent = stdio(era=era)
+    assert {"prompts", "resources"} & agent.opening["capabilities"].keys() == set()
+    assert agent.ask("prompts/list")["prompts"] == []
+    assert "claim" in agent.tools()
 
 
 def test_worktree_that_is_added_while_a_server_runs_has_resources_of_its_own(stdio, repository):

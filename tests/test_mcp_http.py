@@ -154,6 +154,15 @@ def test_claim_of_a_client_that_vanishes_in_the_queue_goes_to_the_next(server: H
     assert queued.result()["status"] == "claimed"
 
 
+def test_session_header_of_the_user_connects_clients_that_begin_a_session_per_call(server: HttpServer) -> None:
+    def call(tool: str) -> Any:
+        agent = connect(server)
+        agent.http.headers["holdlog-session"] = "lc-1"
+        return agent.call(tool, resource="custom://lc", agent="ann")["status"]
+
+    assert [call(tool) for tool in ("claim", "claim", "release")] == ["claimed", "already_claimed", "released"]
+
+
 @ERAS
 @pytest.mark.parametrize("session", ["receipt-0123456789abcdef", "x" * 2000, "a b", "é"])
 def test_odd_session_is_no_one_elses(server: HttpServer, era: str, session: str) -> None:

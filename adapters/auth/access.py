@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.base import MAX_LIMIT, Operation
 from holdlog.adapters.operations.json import Object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface
@@ -15,7 +15,7 @@ from holdlog.domain.moment import Caller
 from holdlog.domain.names import THREAD_DATA
 from holdlog.domain.refusals import HoldlogError
 
-_INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
+_INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",), "metrics": ("metrics",)}
 """What a scope allows; `admin` allows all."""
 _WIDE: Final = ("list", "status", "events", "log", "release")
 """Operations that may be called without a name: they return rows, or release what the caller holds."""
@@ -86,11 +86,14 @@ class Access(NamedTuple):
             self.require("claim", spell(condition.resource))
 
     def filter(self, response: Object) -> Object:
-        """The response without the rows that the caller may not read."""
+        """The response without the rows, and the resources of guards, that the caller may not read."""
         if self.allows("read"):
             return response
-        rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
-        return response | rows
+        seen = {name: filter(self._sees, response[name]) for name in ROWS if name in response}
+        return self._filter_guard(response) | {name: list(map(self._filter_guard, rows)) for name, rows in seen.items()}
+
+    def _filter_guard(self, row: Object) -> Object:
+        return row | {"guard": list(filter(self._sees, row["guard"]))} if "guard" in row else row
 
     def remove_space(self, response: Object) -> Object:
         """The response with the names of namespaces that the caller uses."""
@@ -134,11 +137,13 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 def respond(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
     """Carry out an operation that its caller may call; the response has what the caller may read, and more rows if the
-    page ended with a name that the caller may not know."""
+    page ended with a name that the caller may not know. Each further page is twice as long: many names may follow."""
     response = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
     while not access.sees_end(response):
         argument = "after_key" if "namespaces" in response else "after"
-        operation = operation.model_copy(update={argument: response["next_after"]})
+        operation = operation.model_copy(
+            update={argument: response["next_after"], "limit": min(2 * operation.limit, MAX_LIMIT)}
+        )
         more = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
         response = more | {name: response[name] + more[name] for name in ROWS if name in more}
     return response
@@ -169,7 +174,7 @@ def _remove(response: Object, label: str) -> Object:
     """Without the label in the names of namespaces, and without namespaces of others."""
     fields = {}
     for name, value in response.items():
-        if name in ("results", "namespaces"):
+        if name in ("records", "results", "namespaces"):
             value = [_remove(row, label) for row in value]
         elif name == "namespace" or (name == "next_after" and "namespaces" in response):
             value = value.removeprefix(label)

@@ -1,5 +1,6 @@
 """Find out who calls, by the token in a header: one of the store, or a JWT of an identity provider."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -14,7 +15,7 @@ from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.rows import is_live
 from holdlog.adapters.operations.tokens import FindToken
 from holdlog.adapters.stores import sql
-from holdlog.domain.names import check_label
+from holdlog.domain.names import AUTHORS, check_label
 from holdlog.domain.refusals import InvalidError, UnavailableError
 from holdlog.domain.tokens import check_grant, check_space, token_stream
 
@@ -26,6 +27,7 @@ SCOPE: Final = "holdlog:"
 LEEWAY: Final = 10
 """Seconds by which the provider's clock may differ."""
 FETCH_SECONDS: Final = 5
+_PRINCIPALS: Final = ("token:", "jwt:")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -44,7 +46,7 @@ class JwtVerifier:
                 text, key, ALGORITHMS, _REQUIRED, audience=self._audience, issuer=self._issuer, leeway=LEEWAY
             )
             return _read_claims(claims)
-        except jwt.PyJWKClientConnectionError:
+        except (jwt.PyJWKClientConnectionError, OSError):  # the second: it was connected, and broke off
             raise UnavailableError("the keys of the identity provider cannot be read now; try again") from None
         except (jwt.PyJWTError, AttributeError, TypeError, ValueError):
             return None
@@ -79,24 +81,11 @@ def _read_claims(claims: Mapping[str, Any]) -> Access:
     return Access(principal, tuple(allow), space, int(claims["exp"]) * 1_000_000)
 
 
-_AUTHORS: Final = ("agent", "updated_by", "deleted_by", "reverted_by")
-"""Arguments that name who calls."""
-_PRINCIPALS: Final = ("token:", "jwt:")
-
-
 class Authenticator:
-    """`ask` answers queries, and `in_pool` calls functions that block; `jwt` is None if no provider is trusted. If
-    `is_open`, the server needs no tokens."""
+    """`ask` answers queries; `jwt` is None if no provider is trusted. If `is_open`, the server needs no tokens."""
 
-    def __init__(
-        self,
-        ask: Callable[[Query], Awaitable[Any]],
-        in_pool: Callable[..., Awaitable[Any]],
-        jwt: JwtVerifier | None,
-        is_open: bool,
-    ) -> None:
+    def __init__(self, ask: Callable[[Query], Awaitable[Any]], jwt: JwtVerifier | None, is_open: bool) -> None:
         self._ask = ask
-        self._in_pool = in_pool
         self._jwt = jwt
         self.is_open = is_open
 
@@ -112,23 +101,20 @@ class Authenticator:
             return Access(f"token:{token.name}", token.allow, token.space, token.expires_at)
         if self._jwt is None or text.count(".") != 2:
             return None
-        access: Access | None = await self._in_pool(self._jwt.verify, text)
-        return access
+        return await asyncio.to_thread(self._jwt.verify, text)  # not where stores are read: a provider may hang
 
     async def check_author(self, operation: Operation, access: Access) -> None:
         """Raises InvalidError if an operation is to be recorded under the name of another principal."""
         if self.is_open or isinstance(operation, Query):
             return
-        for argument in _AUTHORS:
-            author = getattr(operation, argument, None)
-            if author is None or author == access.principal:
-                continue
-            root = author.partition("/")[0].casefold()
-            is_named = root.startswith(_PRINCIPALS)
-            if is_named or (
-                f"token:{root}" != access.principal and await self._ask(_HasToken.model_construct(token=root))
-            ):
-                raise InvalidError(f"{argument}: is the name of another token; choose a name of your own")
+        argument = next((name for name in AUTHORS if hasattr(operation, name)), None)
+        author = None if argument is None else getattr(operation, argument)
+        if author is None or author == access.principal:
+            return
+        root = author.partition("/")[0].casefold()
+        is_principal, is_own = root.startswith(_PRINCIPALS), f"token:{root}" == access.principal
+        if is_principal or (not is_own and await self._ask(_HasToken.model_construct(token=root))):
+            raise InvalidError(f"{argument}: is the name of another token; choose a name of your own")
 
 
 class _HasToken(Query):

@@ -70,7 +70,7 @@ def run(words: list[str]) -> int:
     try:
         if not has_store(place):
             raise StoreError(f"there is no store at {mask_password(place)}")
-        with closing(open_engine(place)) as engine:
+        with closing(open_engine(place, creates=False)) as engine:
             committer = _find_committer(engine.store, options)
             problems = [it for path in paths if (it := _check(path, paths[path], committer, workspaces, options))]
     except (StoreError, UnavailableError) as error:

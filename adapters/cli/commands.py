@@ -9,7 +9,7 @@ from holdlog.adapters.operations.base import OPERATIONS, Operation
 
 class Derived(NamedTuple):
     """The operation of a command, and the module that declares it. `words`: arguments by position, if others than those
-    of the library. `without`: fields that are no options."""
+    of the library. `without`: fields that get no option."""
 
     module: str
     operation: str

@@ -177,8 +177,8 @@ def _choose(files: DirtyFiles, named: Sequence[str]) -> list[str]:
     paths = [own for own in files.own if not limits or any(_is_below(own, path) for path in limits)]
     if not paths:
         count = len(files.others) + len(files.unknown)
-        rest = f"; {count} changed file{' is' if count == 1 else 's are'} not of this session" if count else ""
-        raise _Refusal(f"this session has changed nothing that is not committed{rest}")
+        rest = f"; {count} changed file{' is' if count == 1 else 's are'} not of this session: holdlog claims --dirty"
+        raise _Refusal(f"this session has changed nothing that is not committed{rest if count else ''}")
     return paths
 
 

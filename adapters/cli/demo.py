@@ -1,4 +1,4 @@
-"""`holdlog demo`: two agents share a budget and a file, in ten seconds, in a store of its own."""
+"""`holdlog demo`: two agents share a budget and a file, in ten seconds, in a temporary store."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ _COLOURS: Final = {"ann": 36, "bob": 33}
 
 
 def run(words: list[str]) -> int:
-    text = "See two agents share a budget and a file. It uses a store of its own, and removes it."
+    text = "See two agents share a budget and a file. It uses a temporary store."
     Parser("demo", text, ("demo",), has_json=False).parse_args(words)
     with tempfile.TemporaryDirectory() as folder, StateStore(os.path.join(folder, "demo.db"), session="demo") as store:
         _share_value(store)

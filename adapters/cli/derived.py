@@ -16,19 +16,20 @@ from holdlog.adapters.cli.commands import (
     list_commands,
     print_help,
 )
-from holdlog.adapters.cli.fields import IDENTITIES, add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser, suggest
-from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss, describe_rest
+from holdlog.adapters.cli.results import GOOD, add_remark, describe, describe_loss, describe_rest
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
 from holdlog.adapters.operating_system.location import mask_password, read_variable
 from holdlog.adapters.operations.base import Operation, Query, Task
 from holdlog.adapters.operations.claims import EndClaims
-from holdlog.adapters.operations.json import refusal_to_object
+from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import take_steps
 from holdlog.adapters.operations.surface import Surface, parse
 from holdlog.domain.moment import Caller
+from holdlog.domain.names import AUTHORS
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 BY_SIGNAL: Final = 128
@@ -99,7 +100,7 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
         arguments.setdefault("since_version", 0)
     if "limit" in kind.model_fields and (limit := read_variable("limit")):
         arguments.setdefault("limit", limit)
-    identities = [name for name in IDENTITIES if name in kind.model_fields and kind.model_fields[name].is_required()]
+    identities = [name for name in AUTHORS if name in kind.model_fields and kind.model_fields[name].is_required()]
     names = find_names(options) if _FILES & kind.model_fields.keys() else None
     try:
         operation = parse(kind, dict.fromkeys(identities, find_user()) | arguments, names)

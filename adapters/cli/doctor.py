@@ -55,7 +55,7 @@ def examine_store(place: str, is_required: bool) -> list[Finding]:
             return [("file", "bad", f"there is no store; {NEXT_STEP}")]
         return [("file", "ok", f"there is no store yet; {NEXT_STEP}")]
     try:
-        with closing(open_engine(place)) as engine:
+        with closing(open_engine(place, creates=False)) as engine:
             diagnosis = Diagnose().run(engine, Caller())
     except UnavailableError:
         raise

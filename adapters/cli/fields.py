@@ -12,10 +12,9 @@ from pydantic.fields import FieldInfo
 
 from holdlog.adapters.cli.parser import Parser, read_duration
 from holdlog.adapters.operations.base import Operation
+from holdlog.domain.names import AUTHORS
 from holdlog.domain.refusals import InvalidError
 
-IDENTITIES: Final = ("agent", "updated_by", "deleted_by", "reverted_by", "redacted_by", "created_by", "revoked_by")
-"""Who calls: HOLDLOG_AGENT, or else the name of the user."""
 _ALIASES: Final = {
     "expected_version": "--version",
     "since_version": "--since",
@@ -78,7 +77,7 @@ def list_names(kind: type[Operation], name: str) -> list[str]:
     field = kind.model_fields[name]
     names = [f"--{(field.alias or name).replace('_', '-')}"]
     alias = _ALIASES.get(name) if name != "after_key" or "after" not in kind.model_fields else None
-    if name in IDENTITIES and field.is_required():
+    if name in AUTHORS and field.is_required():
         alias = "--by"
     if name in _SPECIAL:
         alias = _SPECIAL[name][0]
@@ -87,8 +86,8 @@ def list_names(kind: type[Operation], name: str) -> list[str]:
 
 def collect(kind: type[Operation], options: argparse.Namespace) -> dict[str, Any]:
     """The arguments that were given, by the names that the operation takes."""
-    given = vars(options)
-    return {field.alias or name: given[name] for name, field in kind.model_fields.items() if name in given}
+    values = vars(options)
+    return {field.alias or name: values[name] for name, field in kind.model_fields.items() if name in values}
 
 
 def name_argument(error: InvalidError, kind: type[Operation], words: tuple[str, ...]) -> InvalidError:
@@ -171,7 +170,7 @@ def _describe(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, A
     """How argparse takes an option."""
     annotation = _unwrap(_unwrap(field.annotation))
     text = _HELP.get(name, field.description or "")
-    if name in IDENTITIES and field.is_required():
+    if name in AUTHORS and field.is_required():
         text = "who calls (default: HOLDLOG_AGENT, or else your user name)"
     elif field.default not in (None, "", False) and not field.is_required():
         text = f"{text} (default: {field.default})".lstrip()
@@ -183,7 +182,7 @@ def _describe(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, A
     if get_origin(annotation) is Literal:
         return options | {"choices": get_args(annotation), "metavar": name.upper()}
     last = name.removesuffix("_id").rpartition("_")[2].upper()
-    metavar = "NAME" if name in IDENTITIES else _WORDS.get(name) or _METAVARS.get(annotation, last)
+    metavar = "NAME" if name in AUTHORS else _WORDS.get(name) or _METAVARS.get(annotation, last)
     options |= {"metavar": metavar, "type": _find_reader(name, field)}
     if get_origin(annotation) is list:
         return options | {"action": "append", "metavar": "RESOURCE@VERSION" if name == "guard" else metavar}

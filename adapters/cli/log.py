@@ -40,7 +40,7 @@ def run(words: list[str]) -> int:
         if number is not None and number < 1:
             raise InvalidError(f"--{name}: must be at least 1")
     if options.follow and hasattr(options, "end"):
-        raise InvalidError("--follow: goes without --to")
+        raise InvalidError("--follow: cannot be combined with --to")
     arguments = collect(Log, options)
     names = find_names(options)
     try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.operating_system.location import mask_password
-from holdlog.domain.refusals import HoldlogError, InvalidError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, InvalidError, NoStoreError, UnavailableError
 
 REFUSED: Final = 1
 BAD_ARGUMENTS: Final = 2
@@ -48,7 +48,7 @@ def main() -> int:
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
     except HoldlogError as error:
-        code = REFUSED if isinstance(error, UnavailableError) else BAD_ARGUMENTS
+        code = REFUSED if isinstance(error, UnavailableError | NoStoreError) else BAD_ARGUMENTS
         return _complain(str(error), getattr(error, "exit_code", code))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdlog"):

@@ -41,8 +41,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--json", action="store_true", help="print the whole result as JSON")
 
     def format_help(self) -> str:
-        width = shutil.get_terminal_size().columns - 2
-        self.description = "\n".join(fill(line, width) for line in (self.description or "").split("\n"))
+        self.description = fill(self.description or "", shutil.get_terminal_size().columns - 2)
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -63,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report it in one line, whatever the arguments contain."""
-        self.exit(BAD_ARGUMENTS, f"{self.prog}: {escape(message, kept='')} (see {self.prog} --help)\n")
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {escape(message, allowed='')} (see {self.prog} --help)\n")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -83,10 +82,10 @@ def read_duration(text: str) -> float:
 def choose_action(command: str, actions: dict[str, str], words: list[str]) -> tuple[str, list[str]]:
     """The action of a command that has several, such as `thread read`, and the words after it. Raises SystemExit after
     help, InvalidError."""
-    action = next((word for word in words if not word.startswith("-")), None)
+    places = [at for at, word in enumerate(words) if not word.startswith("-") and words[at - 1 : at] != ["--db"]]
+    action = words[places[0]] if places else None
     if action in actions:
-        at = words.index(action)
-        return action, words[:at] + words[at + 1 :]
+        return action, words[: places[0]] + words[places[0] + 1 :]
     if {"-h", "--help"} & set(words):
         lines = [f"  {name:<9}{text}" for name, text in actions.items()]
         print("\n".join([f"usage: holdlog {command} ACTION …", "", *lines, "", "example:"]))

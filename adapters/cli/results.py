@@ -18,8 +18,8 @@ from holdlog.adapters.cli.texts import (
 )
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.json import Object
 
-Object = dict[str, Any]
 GOOD: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
 _WRITTEN: Final = ("value", "previous")  # by agents; shown as JSON

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
+from holdlog.adapters.cli.derived import BY_SIGNAL
 from holdlog.adapters.cli.fields import add_fields, collect, name_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_caller, find_names, open_to_write
@@ -25,8 +26,7 @@ from holdlog.domain.refusals import BusyError, DeadlockError, FencedError, Holdl
 
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-BY_SIGNAL: Final = 128
-"""Exit codes of shells (POSIX, 2.8.2)."""
+"""Exit codes of shells, with BY_SIGNAL."""
 FOREVER: Final = 1e9
 LOOK_EVERY: Final = 5.0
 """Seconds after which the claim is checked if nothing happens."""
@@ -89,9 +89,9 @@ def run(words: list[str]) -> int:
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(
         "run",
-        "Claim resources, run a command, and release them when it ends, however it ends. The command gets\n"
-        "HOLDLOG_CLAIM_VERSION, HOLDLOG_CLAIM_POSITION and HOLDLOG_AGENT. Exit code: that of the command; 1 if the\n"
-        "claim was refused, timed out or was lost; 126 and 127 if the command cannot be run.",
+        "Claim resources, run a command, and release them when it ends, however it ends. The command gets"
+        " HOLDLOG_CLAIM_VERSION, HOLDLOG_CLAIM_POSITION and HOLDLOG_AGENT. Exit code: that of the command; 1 if the"
+        " claim was refused, timed out or was lost; 126 and 127 if the command cannot be run.",
         _EXAMPLES,
         has_json=False,
     )

@@ -121,6 +121,7 @@ RULES: Final = {
 }
 """All settings but `db`."""
 REPEATABLE: Final = ("workspace", "allowed_host")
+OVER_HTTP: Final = ("host", "port", "path", "allowed_host", "open_tokens", "jwt_issuer", "jwt_audience", "jwt_jwks_url")
 
 
 def name_option(setting: str) -> str:
@@ -155,8 +156,8 @@ def serve(words: list[str]) -> int:
     """Serve MCP over standard input and output, or over HTTP."""
     parser = Parser(
         "serve",
-        "Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same.\n"
-        "Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLOG_DB.",
+        "Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same."
+        " Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLOG_DB.",
         _EXAMPLES,
         has_json=False,
     )
@@ -168,9 +169,13 @@ def serve(words: list[str]) -> int:
         shown = "" if text in ("", None) else f" (default: {text})"
         action = "append" if setting in REPEATABLE else "store"
         parser.add_argument(name_option(setting), metavar=rule.metavar, action=action, help=f"{rule.help}{shown}")
-    settings = read_settings(vars(parser.parse_args(words)))
-    if settings.transport == "stdio" and sys.stdin.isatty():
-        _greet(settings.db)
+    options = vars(parser.parse_args(words))
+    settings = read_settings(options)
+    if settings.transport == "stdio":
+        if lone := next((name for name in OVER_HTTP if options[name] is not None), None):
+            raise InvalidError(f"{name_option(lone)}: needs --transport http")
+        if sys.stdin.isatty():
+            _greet(settings.db)
     module = "mcp.stdio" if settings.transport == "stdio" else "http.server"
     return int(import_module(f"holdlog.adapters.{module}").serve(settings) or 0)
 

@@ -17,13 +17,11 @@ from holdlog.adapters.operating_system.processes import identify_host, identify_
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import check_label
-from holdlog.domain.refusals import HoldlogError, InvalidError
+from holdlog.domain.refusals import InvalidError, NoStoreError
 
 
-class MissingStoreError(HoldlogError):
-    """There is no store; the text says what to do next."""
-
-    code = "store"
+class MissingStoreError(NoStoreError):
+    """The text says what to do next."""
 
     def __init__(self, place: str, exit_code: int) -> None:
         super().__init__(f"there is no store at {mask_password(place)} yet; {NEXT_STEP}")
@@ -44,7 +42,7 @@ def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
     UnavailableError."""
     place = find_place(options.db)
     if has_store(place):
-        return open_engine(place)
+        return open_engine(place, creates=False)
     is_new = is_list and not is_named(options)
     if is_new and getattr(options, "json", False):
         return open_engine(":memory:")

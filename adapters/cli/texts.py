@@ -18,7 +18,7 @@ _to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 def print_note(line: str) -> None:
     """Print a line for the user on standard error; results go to standard output."""
-    sys.stderr.write(f"holdlog: {escape(line, kept='')}\n")
+    sys.stderr.write(f"holdlog: {escape(line, allowed='')}\n")
 
 
 def print_text(text: str) -> None:
@@ -31,11 +31,11 @@ def print_json(fields: object) -> None:
     sys.stdout.flush()
 
 
-def escape(text: str, kept: str = "\n") -> str:
-    """Escape, as in JSON, all characters that a terminal could interpret, except those in `kept`."""
+def escape(text: str, allowed: str = "\n") -> str:
+    """Escape, as in JSON, all characters that a terminal could interpret, except those in `allowed`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in kept else json.dumps(each)[1:-1] for each in text)
+    return "".join(each if each.isprintable() or each in allowed else json.dumps(each)[1:-1] for each in text)
 
 
 def show_value(value: object, redacted: bool | None = None) -> str:
@@ -66,7 +66,7 @@ def show_since(time: datetime, seconds: float) -> str:
 def show_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Aligned columns, one line for each row, without columns that are empty."""
     columns = [column for column in zip(*rows, strict=True) if any(column)]
-    cells = [tuple(escape(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
+    cells = [tuple(escape(cell, allowed="") for cell in row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
@@ -88,7 +88,7 @@ def show_finding(level: str, name: str, text: str, stream: TextIO) -> str:
         mark = f"{plain:<2}"
     if is_coloured(stream):
         mark = f"\x1b[{colour}m{mark}\x1b[0m"
-    return f"{mark} {name:<9} {escape(text, kept='')}"
+    return f"{mark} {name:<9} {escape(text, allowed='')}"
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -106,8 +106,8 @@ def show_line(event: Event) -> str:
     at = show_time(datetime.fromisoformat(event.get("due") or event["at"]))
     if "code" in event:
         what = event.get("message") or event.get("resource") or f"{event.get('namespace')}/{event.get('key')}"
-        return escape(f"-  {at}  {event.get('by') or 'a caller'} was refused ({event['code']}): {what}", kept="")
-    return escape(f"{event['position']}  {at}  {show_sentence(event)}", kept="")
+        return escape(f"-  {at}  {event.get('by') or 'a caller'} was refused ({event['code']}): {what}", allowed="")
+    return escape(f"{event['position']}  {at}  {show_sentence(event)}", allowed="")
 
 
 def show_sentence(event: Event) -> str:
@@ -147,6 +147,8 @@ def _show_change(event: Event, who: str) -> str:
             return f"{who} added a message to thread {event.get('thread')}"
         case "ResultAppended":
             return f"{who} added a result to thread {event.get('thread')}"
+        case "Imported":
+            return f"the log of store {event['store']} was imported up to position {event['last']}"
         case _:
             pass
     fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}

@@ -21,8 +21,8 @@ from holdlog.domain.refusals import InvalidError
 def export(words: list[str]) -> int:
     parser = Parser(
         "export",
-        "Write the log as JSON lines, which import reads and docs/verify_log.py verifies without holdlog; with\n"
-        "NAMESPACE, its values and their histories as one JSON object.",
+        "Write the log as JSON lines, which import reads and docs/verify_log.py verifies without holdlog; with"
+        " NAMESPACE, its values and their histories as one JSON object.",
         ("export > log.jsonl", "export --first 100 --last 200 --no-values", "export campaign > campaign.json"),
         has_json=False,
     )

@@ -5,7 +5,6 @@ Liveness, not history: rows of the table `conversations`, which no event knows. 
 
 import json
 import os
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +29,7 @@ _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 class Conversation(NamedTuple):
     """An agent of a conversation; `agent`: its id, as its host says; empty for the main one. `name`: as it holds
     claims. `calls`: those that run now, SHELL or `name_call(name)` by their ids. `has_ended`: it goes on under another
-    id, which is the `host` once that has begun. `told`: what the agent has been told once."""
+    id, which is the `host` once that has begun. The last field: facts that its hooks have reported, once each."""
 
     session: str
     agent: str
@@ -69,19 +68,16 @@ def name_call(name: str) -> str:
     return f"tool {name}"
 
 
-def list_conversations(reader: Reader, host: str | None, session: str = "") -> list[Conversation]:
+def list_conversations(reader: Reader, host: str | None, session: str) -> list[Conversation]:
     """Those below a host, and those of a session."""
     return [Conversation.read(*row) for row in reader.read(CONVERSATIONS, {"host": host or "-", "session": session})]
 
 
-def list_candidates(
-    reader: Reader, host: str | None, call: str = SHELL, environ: Mapping[str, str] | None = None
-) -> list[Conversation]:
+def list_candidates(reader: Reader, host: str | None, call: str = SHELL) -> list[Conversation]:
     """The conversations in which a process below a host (`identify_host`) may act, an agent of each: the one that its
     environment names; those whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or all live ones.
     If it is one, a caller acts in its `session`, and under its `name` if it passes no other."""
-    environ = os.environ if environ is None else environ
-    named = next((environ[name] for name in _NAMED if environ.get(name)), "") if call == SHELL else ""
+    named = next((os.environ[name] for name in _NAMED if os.environ.get(name)), "") if call == SHELL else ""
     rows = [it for it in list_conversations(reader, host, named) if is_live(it, reader.steady())]
     rows = [it for it in rows if it.session == named] or [it for it in rows if host is not None and it.host == host]
     if announced := [it for it in rows if call in it.calls.values()]:
@@ -89,11 +85,9 @@ def list_candidates(
     return list({it.session: it for it in sorted(rows, key=lambda it: it.agent, reverse=True)}.values())
 
 
-def find_conversation(
-    reader: Reader, host: str | None, call: str = SHELL, environ: Mapping[str, str] | None = None
-) -> Conversation | None:
+def find_conversation(reader: Reader, host: str | None) -> Conversation | None:
     """The conversation in which a process acts, None if it is not known: there are no candidates, or several."""
-    candidates = list_candidates(reader, host, call, environ)
+    candidates = list_candidates(reader, host)
     return candidates[0] if len(candidates) == 1 else None
 
 

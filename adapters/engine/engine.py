@@ -177,7 +177,7 @@ class Engine:
 
     def close_unused(self) -> None:
         """Close a store that nobody refers to. The garbage collector may run in any thread, within a call of any store,
-        which has locks: then in a thread of its own."""
+        which has locks: then a new thread closes it."""
         frame = sys._getframe().f_back
         while frame is not None and not frame.f_globals.get("__name__", "").startswith("holdlog."):
             frame = frame.f_back

@@ -38,7 +38,7 @@ from holdlog.adapters.operations.rows import NO_LIMIT, show_event
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import CONTENT, FOREIGN, Foreign
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import check_name, end_of_range, namespace_prefix
+from holdlog.domain.names import end_of_range, is_name, namespace_prefix
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.results import EventEntry
 
@@ -203,16 +203,9 @@ class LogSubscription(ListenNotifySubscription[LogRecorder]):
         self._last_notification_id = max(self._last_notification_id or 0, end)
 
 
-def is_name(text: str) -> bool:
-    try:
-        return check_name(text) == text
-    except ValueError:
-        return False
-
-
 VARIABLE: Final = "HOLDLOG_DB"
 _NO_VIEWS: Final = (
-    "holdlog's log has no views of programs; set PERSISTENCE_MODULE of the projection to a database of its own, such as"
+    "holdlog's log has no views of programs; set PERSISTENCE_MODULE of the projection to another database, such as"
     " eventsourcing.sqlite with SQLITE_DBNAME"
 )
 

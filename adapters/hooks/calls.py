@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.tools import READS, Targets, find_named, find_targets, make_local
+from holdlog.adapters.hooks.tools import MAX_PATHS, READS, Targets, find_named, find_targets, make_local
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "gemini", "agent"]
@@ -21,7 +21,6 @@ MAX_CONTEXT: Final = 300
 """Characters that a hook adds to the context of an agent."""
 MAX_PATH: Final = 4096
 """Bytes: PATH_MAX of Linux."""
-MAX_PATHS: Final = 1_000
 _EVENT_OF: Final[Mapping[str, Event]] = {
     **dict.fromkeys(("pretooluse", "beforeshellexecution", "beforemcpexecution", "beforetool"), "pre-edit"),
     **dict.fromkeys(("posttooluse", "posttoolusefailure", "aftershellexecution", "aftertool"), "post-edit"),
@@ -92,33 +91,34 @@ def read_json(text: bytes) -> Any:
         return None
 
 
-def find_folder(given: Mapping[str, Any]) -> str:
+def find_folder(fields: Mapping[str, Any]) -> str:
     """The folder in which the agent works; empty if the host names none."""
-    roots = given.get("workspace_roots")
+    roots = fields.get("workspace_roots")
     first = next((it for it in roots if isinstance(it, str)), "") if isinstance(roots, list) else ""
-    return make_local(_text(given, "cwd") or first)
+    return make_local(_text(fields, "cwd") or first)
 
 
-def parse(given: Any, event: str | None) -> HookCall | None:
-    """Read the host's input, but for what the call changes; None for an event that needs nothing, and for one of a host
-    that runs the hooks of another one in an unknown form. `event`: as named on the command line. Raises InputError."""
-    if not isinstance(given, dict):
+def parse(fields: Any, event: str | None) -> HookCall | None:
+    """Read the fields of the host's JSON, except what the call changes. Returns None for an event that needs nothing,
+    and for a host that runs another host's hooks in an unknown form. `event`: as named on the command line. Raises
+    InputError."""
+    if not isinstance(fields, dict):
         raise InputError("the input must be a JSON object")
     if event is not None and event not in EVENTS:
         raise InputError(f"the event must be one of {', '.join(EVENTS)}")
-    name = _text(given, "hook_event_name", "hookEventName")
+    name = _text(fields, "hook_event_name", "hookEventName")
     kind = event or _EVENT_OF.get(name.lower())
-    session = _text(given, "conversation_id", "session_id", "sessionId")
-    if (name and kind is None) or (not (kind and session) and not _FOREIGN.isdisjoint(given)):
+    session = _text(fields, "conversation_id", "session_id", "sessionId")
+    if (name and kind is None) or (not (kind and session) and not _FOREIGN.isdisjoint(fields)):
         return None
     if not kind:
         raise InputError("hook_event_name: is missing; name the event, such as pre-edit")
     if not session:
         raise InputError("session_id: is missing")
-    client = _find_client(given, name)
-    agent = _text(given, "agent_id", "subagent_id")
-    tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
-    arguments = _read_arguments(given)
+    client = _find_client(fields, name)
+    agent = _text(fields, "agent_id", "subagent_id")
+    tool = _text(fields, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
+    arguments = _read_arguments(fields)
     command = arguments.get("command") or arguments.get("cmd") if tool else None
     own = _find_own_tool(tool)
     called = next((arguments[it] for it in _NAMES if isinstance(arguments.get(it), str)), None)
@@ -128,19 +128,19 @@ def parse(given: Any, event: str | None) -> HookCall | None:
         client,
         session,
         "" if client in OF_ONE_PROCESS and agent == session else agent,
-        find_folder(given) or os.getcwd(),
-        _text(given, "tool_use_id", "tool_call_id", "toolUseId", "call_id") or tool,
+        find_folder(fields) or os.getcwd(),
+        _text(fields, "tool_use_id", "tool_call_id", "toolUseId", "call_id") or tool,
         tool,
-        _text(given, "reason", "source") in ("clear", "resume"),
+        _text(fields, "reason", "source") in ("clear", "resume"),
         called if own and own not in _OWN_QUERIES else None,
         command=" ".join(map(str, command)) if isinstance(command, list) else _text({"command": command}, "command"),
         failed="failure" in name.lower(),
     )
 
 
-def find_call_targets(call: HookCall, given: Mapping[str, Any]) -> Targets:
+def find_call_targets(call: HookCall, fields: Mapping[str, Any]) -> Targets:
     """What the call changes. Raises InputError."""
-    arguments = _read_arguments(given)
+    arguments = _read_arguments(fields)
     if call.tool and call.event != "read":
         targets = find_targets(call.tool, arguments, call.folder)
     else:
@@ -163,7 +163,7 @@ def _find_own_tool(tool: str) -> str:
 
 
 class Output(NamedTuple):
-    """What a hook has to say. `decision`: to deny the call, to let a person decide, or none."""
+    """What a hook prints. `decision`: to deny the call, to let a person decide, or none."""
 
     text: str = ""
     decision: Literal["", "ask", "deny"] = ""
@@ -215,43 +215,43 @@ def _render_text(call: HookCall, text: str) -> dict[str, Any]:
 # --- parts
 
 
-def _find_client(given: Mapping[str, Any], name: str) -> Client:
-    if "cursor_version" in given or "workspace_roots" in given:
+def _find_client(fields: Mapping[str, Any], name: str) -> Client:
+    if "cursor_version" in fields or "workspace_roots" in fields:
         return "cursor"
     if name in ("BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"):
         return "gemini"
-    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(fields):
         return "vscode"
     if name[:1].islower():
         return "cursor"
     if not name:
-        return "opencode" if given.get("client") == "opencode" else "agent"
-    return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
+        return "opencode" if fields.get("client") == "opencode" else "agent"
+    return "codex" if "turn_id" in fields or fields.get("tool_name") == "apply_patch" else "claude"
 
 
-def _list_plain(given: Mapping[str, Any]) -> list[str]:
+def _list_plain(fields: Mapping[str, Any]) -> list[str]:
     """The paths in the plain form. Raises InputError."""
-    paths = [] if given.get("paths") is None else given["paths"]
+    paths = [] if fields.get("paths") is None else fields["paths"]
     if not (isinstance(paths, list) and all(isinstance(it, str) and it for it in paths)):
         raise InputError("paths: must be a list of paths")
     return paths
 
 
-def _read_arguments(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_arguments(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments of a tool, which some hosts pass as JSON in a text; a text that is not JSON is a patch. The input
     itself in the plain form."""
-    arguments = given.get("tool_input", given.get("toolArgs"))
+    arguments = fields.get("tool_input", fields.get("toolArgs"))
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             return {"input": arguments}
-    return arguments if isinstance(arguments, dict) and arguments else given
+    return arguments if isinstance(arguments, dict) and arguments else fields
 
 
-def _text(given: Mapping[str, Any], *names: str) -> str:
+def _text(fields: Mapping[str, Any], *names: str) -> str:
     """The first text of these fields, empty if they are missing. What neither a path nor UTF-8 can have is replaced."""
-    text = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
+    text = next((fields[name] for name in names if isinstance(fields.get(name), str) and fields[name]), "")
     return str(text).replace("\0", "?").encode(errors="replace").decode()
 
 

@@ -98,9 +98,9 @@ class ShellCall:
             return ""
         marks, since = {name: mark for name, mark, _ in rows}, min(at for _, _, at in rows) / SECOND
         after = compare(marks, since, self._look(), self._workspaces)
-        for it in after.differences:
-            if it.verb == "changed":
-                self._engine.run(Call(self._who.agent, changes=((it.resource, it.sha256),)), self._caller)
+        for resource, _, verb, sha256 in after.differences:
+            if verb == "changed":
+                self._engine.run(Call(self._who.agent, changes=((resource, sha256),)), self._caller)
         if after.stashed:
             self._put(self._who.session, self._who.agent, {f"{STASH}{commit}": "" for commit in after.stashed})
         return describe(after.differences, self._workspaces)
@@ -164,7 +164,7 @@ def list_marks(reading: Reading, works: Works, workspaces: Workspaces, folder: s
 
 def compare(marks: Mapping[str, str], since: float, works: Works, workspaces: Workspaces) -> After:
     """What is different after a command. `since`: when the marks were made, in seconds since 1970. What its holder's
-    hooks have recorded since is no difference."""
+    hooks have recorded since does not count."""
     differences, stashed, heads = list[Difference](), list[str](), dict[str, str]()
     changes = works.read_changes([name for name in marks if not name.startswith((STASH, _HEAD))])
     watched = {resource: (path, work) for resource, path, work in _list_watched(works, workspaces)}
@@ -198,7 +198,8 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
             if it.verb == verb
         ]
         texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
-    return f"holdlog: {'; '.join(texts)}. Do not change it again: the holder goes on with it." if texts else ""
+    advice = "Do not change held files again: their holders go on with them."
+    return f"holdlog: {'; '.join(texts)}. {advice}" if texts else ""
 
 
 def read_stashed(reader: Reader) -> dict[str, Who]:

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -16,11 +16,11 @@ MAX_ARGUMENTS: Final = 250
 _REFUSED: Final = (0, 128)
 """Exit codes of git: it was able to respond, or it refuses, as outside of a repository."""
 _hung: set[str] = set()
-"""Folders in which git took too long, and is not asked again by this process."""
+"""Folders in which git took too long: this process does not run it there again."""
 
 
 class GitFailedError(OSError):
-    """Git could not be asked. The message is one line."""
+    """Git did not run to its end. The message is one line."""
 
 
 class DirtyFile(NamedTuple):
@@ -118,25 +118,21 @@ def read_head(root: str) -> str:
 
 
 def read_stash(common: str) -> list[tuple[str, float]]:
-    """The entries of the stash of a repository, the newest first: commit, and when it was made."""
+    """The entries of the stash of a repository, the newest first: commit, and its time in seconds since 1970."""
     try:
         with open(os.path.join(common, "logs", "refs", "stash"), "rb") as file:
             log = os.fsdecode(file.read())
     except OSError:
         return []
-    return list(zip(list_stash(log), _list_times(log), strict=True))
+    return list_stash(log)
 
 
-def list_stash(log: str) -> list[str]:
-    """The commits of `stash@{0}`, `stash@{1}` …, from the text of `logs/refs/stash` in git's common folder."""
-    return [line.split(" ", 2)[1] for line in reversed(log.split("\n")) if line.count(" ") > 1]
-
-
-def _list_times(log: str) -> Iterator[float]:
-    for line in reversed(log.split("\n")):
-        if line.count(" ") > 1:
-            word = (["", *line.partition("\t")[0].split(" ")])[-2]
-            yield float(word) if word.isdecimal() else 0.0
+def list_stash(log: str) -> list[tuple[str, float]]:
+    """Commit and time of `stash@{0}`, `stash@{1}` …, from the text of `logs/refs/stash` in git's common folder."""
+    lines = [line for line in reversed(log.split("\n")) if line.count(" ") > 1]
+    times = [["", *line.partition("\t")[0].split(" ")][-2] for line in lines]
+    commits = (line.split(" ", 2)[1] for line in lines)
+    return [(commit, float(time) if time.isdecimal() else 0.0) for commit, time in zip(commits, times, strict=True)]
 
 
 def parse_config(output: bytes) -> dict[str, str]:

@@ -137,7 +137,7 @@ def parse_json(text: str) -> Any:
             raise CommentedError("has comments") from None
         raise ValueError(f"it is not JSON ({error})") from None
     if not isinstance(tree, dict):
-        raise ValueError("it is no object of JSON")
+        raise ValueError("it is not a JSON object")
     return tree
 
 
@@ -158,10 +158,10 @@ def _add_entries(text: str, entries: Sequence[Entry]) -> str:
     except CommentedError:
         if "holdlog" in text:
             return text
-        wanted: dict[str, Any] = {}
+        additions: dict[str, Any] = {}
         for entry in entries:
-            _put(wanted, entry)
-        raise CommentedError(json.dumps(wanted)) from None
+            _put(additions, entry)
+        raise CommentedError(json.dumps(additions)) from None
     missing = [entry for entry in entries if not _has(tree, entry)]
     for entry in missing:
         _put(tree, entry)
@@ -230,13 +230,13 @@ def _put(tree: dict[str, Any], entry: Entry) -> None:
     for key in path:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
-            raise ValueError(f"its {key} is no object")
+            raise ValueError(f"its {key} is not an object")
     if not entry.is_item:
         tree[last] = entry.value
         return
     items = tree.setdefault(last, [])
     if not isinstance(items, list):
-        raise ValueError(f"its {last} is no list")
+        raise ValueError(f"its {last} is not a list")
     tree[last] = [*(it for it in items if not _is_own(it, entry)), entry.value]
 
 

@@ -30,7 +30,15 @@ from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, show
 if TYPE_CHECKING:
     from holdlog.adapters.hooks.work import Work
 
-
+SECONDS: Final = 4.0
+"""A hook ends after this time at the latest: hosts wait for it before each edit."""
+MAX_INPUT: Final = 32 * 1024 * 1024
+"""Bytes of the host's JSON, which contains the whole new file."""
+MAX_REPORT: Final = 300
+"""Characters."""
+MAX_SHOWN: Final = 80
+_FOLLOWED: Final = ("start", "prompt", "turn-end", "subagent-end", "session-end")
+"""Events that concern what the conversation holds in any store."""
 _READER: Final = r"[ \t]*(?:cat|cd|echo|grep|head|ls|pwd|rg|stat|tail|wc|which)(?:[ \t]+[\w./~=@%+:,*?-]+)*[ \t]*"
 _READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
 """Shell commands that are frequent and change nothing."""
@@ -45,7 +53,7 @@ the agent is known."""
 
 def needs_nothing(call: HookCall, store: str) -> bool:
     """Whether a plain shell command changes no file, the agent holds nothing whose life the call must prolong, and
-    there is nothing to tell."""
+    there is nothing to report."""
     if call.event not in ("pre-edit", "post-edit") or "holdlog" in call.command or not os.path.isfile(store):
         return False
     if not re.fullmatch(_READING, call.command):
@@ -63,17 +71,6 @@ def needs_nothing(call: HookCall, store: str) -> bool:
         return False
 
 
-SECONDS: Final = 4.0
-"""A hook ends after this time at the latest: hosts wait for it before each edit."""
-MAX_INPUT: Final = 32 * 1024 * 1024
-"""Bytes of the host's JSON, which contains the whole new file."""
-MAX_REPORT: Final = 300
-"""Characters."""
-MAX_SHOWN: Final = 80
-_FOLLOWED: Final = ("start", "prompt", "turn-end", "subagent-end", "session-end")
-"""Events that concern what the conversation holds in any store."""
-
-
 class OutOfTimeError(BaseException):
     """The hook took too long. No Exception: only the outermost handler catches it."""
 
@@ -86,7 +83,7 @@ def run(words: Sequence[str]) -> int:
         if output:
             _write(output)
     finally:
-        gc.freeze()  # what the imports have made is not worth a look at the end
+        gc.freeze()  # at its end, Python would collect what the imports have made
     return 0
 
 
@@ -111,17 +108,17 @@ class Hook:
                 self._output = self._warn(problem)
         return render(self._call, self._output) if self._call is not None else {}
 
-    def _answer(self, given: Any, event: str | None) -> None:
-        _enter(given)
+    def _answer(self, fields: Any, event: str | None) -> None:
+        _enter(fields)
         places = Places(os.environ, os.getcwd())
         self._own = places.own
         try:
-            call = self._call = parse(given, event)
+            call = self._call = parse(fields, event)
             if call is None or (self._own is not None and needs_nothing(call, self._own.store)):
                 return
-            call = self._call = call._replace(targets=find_call_targets(call, given))
+            call = self._call = call._replace(targets=find_call_targets(call, fields))
         except InputError:
-            if self._own is None and isinstance(given, dict):
+            if self._own is None and isinstance(fields, dict):
                 return  # what is passed where holdlog is not used concerns nobody
             raise
         if call.event == "pre-edit" and (call.targets.git or call.targets.reports):
@@ -202,7 +199,7 @@ class Hook:
         return text
 
     def _warn(self, problem: str, against: str = "") -> Output:
-        """Tell the agent that hooks do not guard it: few hosts show standard error."""
+        """Warn the agent that hooks do not guard it: few hosts show standard error."""
         if self._call is not None and self._call.event == "start":
             return Output(f"holdlog: your edits are not guarded{against}, and you do not see what they hold: {problem}")
         if self._call is not None and self._call.event == "pre-edit":
@@ -210,13 +207,13 @@ class Hook:
         return Output()
 
 
-def _enter(given: Any) -> None:
+def _enter(fields: Any) -> None:
     """Go to the folder in which the agent works. If it is gone, stay in the one in which the hook started."""
-    if isinstance(given, dict) and (folder := find_folder(given)):
+    if isinstance(fields, dict) and (folder := find_folder(fields)):
         try:
             os.chdir(folder)
         except (OSError, ValueError):
-            if not (given.get("hook_event_name") or given.get("hookEventName")):
+            if not (fields.get("hook_event_name") or fields.get("hookEventName")):
                 raise InputError("cwd: must be a folder that exists") from None
 
 

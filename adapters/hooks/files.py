@@ -14,6 +14,18 @@ from holdlog.adapters.hooks.describe import shorten
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes; of a larger file, size and time stand for its content."""
 MISSING: Final = "missing"
+_HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+"""Variables that name folders of settings."""
+_SETTINGS: Final = (
+    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
+    r"|\.gemini(?:/settings\.json)?|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
+    r"|\.git(?:/modules/.+)?/hooks(?:/[^/]+)?)$"
+)
+"""The files that run hooks, and the folders that contain them."""
+_GIT: Final = r"/\.git(?:/(?:modules|worktrees|refs|logs|objects|holdlog)(?:/.+)?|/(?:HEAD|index|config|packed-refs))?$"
+"""The data of git, and the store."""
+_ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HEAD|/info/.+|/rebase-.+)$"
+"""Files there that programs leave behind, or that people edit."""
 
 
 class File(NamedTuple):
@@ -60,20 +72,6 @@ def list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
     with suppress(GitFailedError):
         return {os.path.realpath(it.path) for it in list_dirty(root, root, ["--literal-pathspecs"], paths)}
     return set(paths)
-
-
-_HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
-"""Variables that name folders of settings."""
-_SETTINGS: Final = (
-    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
-    r"|\.gemini(?:/settings\.json)?|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
-    r"|\.git(?:/modules/.+)?/hooks(?:/[^/]+)?)$"
-)
-"""The files that run hooks, and the folders that contain them."""
-_GIT: Final = r"/\.git(?:/(?:modules|worktrees|refs|logs|objects|holdlog)(?:/.+)?|/(?:HEAD|index|config|packed-refs))?$"
-"""The data of git, and the store."""
-_ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HEAD|/info/.+|/rebase-.+)$"
-"""Files there that programs leave behind, or that people edit."""
 
 
 def find_settings(paths: Sequence[str]) -> str | None:

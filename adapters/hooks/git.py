@@ -113,10 +113,10 @@ class _Repository:
     def take(self, words: list[str | None]) -> bool:
         """Remove the global options from the words; whether a command follows. Raises _UnknownError."""
         while words and (words[0] is None or words[0].startswith("-")):
-            word = _known(words.pop(0))
+            word = _require_known(words.pop(0))
             name, equals, value = word.partition("=")
             if word in ("-C", "-c") or (name in _VALUED and not equals):
-                value = _known(words.pop(0)) if words else ""
+                value = _require_known(words.pop(0)) if words else ""
             if word == "-C":
                 self.folder = os.path.normpath(os.path.join(self.folder, value))
             elif word == "-c":
@@ -161,7 +161,7 @@ class _UnknownError(Exception):
     """A word that only a shell knows decides what the command does."""
 
 
-def _known(word: str | None) -> str:
+def _require_known(word: str | None) -> str:
     if word is None:
         raise _UnknownError
     return word
@@ -222,7 +222,7 @@ class _Call:
 
     def value(self, *names: str) -> str:
         """Of the first of these options that there is. Raises _UnknownError."""
-        return next((_known(self.flags[name][-1]) for name in names if name in self.flags), "")
+        return next((_require_known(self.flags[name][-1]) for name in names if name in self.flags), "")
 
     def flag(self, *names: str) -> str:
         """The first of these options that there is, for the name of an action."""
@@ -267,7 +267,7 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
     try:
         if not repository.take(words):
             return []
-        verb = _known(words[0])
+        verb = _require_known(words[0])
         call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _OTHER_OPTIONS), repository)
         if call.has("help") or words[1:] == ["-h"]:
             return []
@@ -298,14 +298,13 @@ def _checkout(call: _Call) -> list[GitAction]:
     operands, rest = call.operands, call.rest
     is_plain = rest is None and bool(operands) and not call.has("b", "B", "orphan", "detach", "track")
     if rest or call.has("pathspec-from-file", "patch"):
-        is_tree = bool(rest) or not (operands and call.repository.is_path(_known(operands[0])))
+        is_tree = bool(rest) or not (operands and call.repository.is_path(_require_known(operands[0])))
         return _checkout_paths(call, operands[:1] if is_tree else [], rest or operands[is_tree:])
     is_path = is_plain and operands[0] is not None and call.repository.is_path(operands[0])
     if is_path or (is_plain and len(operands) > 1):
         return _checkout_paths(call, [] if is_path else operands[:1], operands)
-    target = _known(operands[0]) if operands else ""
-    actions = _switch_to(call, target)
-    if is_plain and target not in ("-", *_HEADS) and not call.has("force", "merge"):
+    actions = _switch(call)
+    if is_plain and operands[0] not in ("-", *_HEADS) and not call.has("force", "merge"):
         actions += call.limited(operands, "discards", "c")
     return actions
 
@@ -319,11 +318,8 @@ def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[st
 
 
 def _switch(call: _Call) -> list[GitAction]:
-    return _switch_to(call, _known(call.operands[0]) if call.operands else "")
-
-
-def _switch_to(call: _Call, target: str) -> list[GitAction]:
     """To a branch or commit, or to a new branch from it."""
+    target = _require_known(call.operands[0]) if call.operands else ""
     call.value("b", "create", "orphan")  # one that only a shell knows may be several words
     tree, flag = "" if target in _HEADS else target, call.flag("force", "discard-changes", "merge")
     if flag:
@@ -335,7 +331,7 @@ def _clean(call: _Call) -> list[GitAction]:
     is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
-    patterns = [it for it in map(_known, call.flags.get("exclude", ())) if not it.startswith("!")]
+    patterns = [it for it in map(_require_known, call.flags.get("exclude", ())) if not it.startswith("!")]
     kinds = "i" if call.has("X") and not patterns else "ui" if call.has("x", "X") else "u"
     words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
     words = words or ([] if call.repository.top() == call.repository.folder else ["."])
@@ -385,7 +381,7 @@ def _reset(call: _Call) -> list[GitAction]:
         return [call.action("discards", "s", flag=flag), *moves]
     if mode == "soft":
         return moves
-    is_path = len(operands) > 1 or (operands and call.repository.is_path(_known(operands[0])))
+    is_path = len(operands) > 1 or (operands and call.repository.is_path(_require_known(operands[0])))
     if call.rest or is_path or call.has("pathspec-from-file"):
         return call.limited(call.rest or operands, "moves", "s")
     return moves or [call.action("moves", "s")]
@@ -412,7 +408,7 @@ def _rm(call: _Call) -> list[GitAction]:
 
 
 def _stash(call: _Call) -> list[GitAction]:
-    verb, words = _known((call.operands or [""])[0]), call.words()[bool(call.operands) :]
+    verb, words = _require_known((call.operands or [""])[0]), call.words()[bool(call.operands) :]
     call.verb = f"stash {verb}".rstrip()
     match verb:
         case "clear":
@@ -433,7 +429,9 @@ def _stash(call: _Call) -> list[GitAction]:
 
 def _entry(word: str | None) -> str:
     """An entry of the stash in the form stash@{0}. Raises _UnknownError, such as for stash@{yesterday}."""
-    number = _known(word).removeprefix("refs/").removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
+    number = (
+        _require_known(word).removeprefix("refs/").removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
+    )
     if not number.isdecimal():
         raise _UnknownError
     return f"stash@{{{int(number)}}}"
@@ -471,7 +469,7 @@ def _read_rare(call: _Call) -> list[GitAction]:
         is_entry = first == "delete" and len(words) == 2 and (words[1] or "")[-2:-1].isdecimal()
         return [call.action("discards", stash=_entry(words[1]) if is_entry else "*", flag=f" {first}")]
     if verb == "worktree" and first in ("remove", "move") and words[1:]:
-        word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
+        word, (path, *_) = _require_known(words[1]), call.repository.names(words[1:2], with_folders=True)
         return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
     return [call.unknown()]
 

@@ -49,7 +49,7 @@ _LIMITABLE: Final = tuple(
 
 class Reading(NamedTuple):
     """What a call of a shell does. `targets`: with the paths that its git commands name. `actions`: of those commands
-    for which git could be asked; `problem`: why others are missing."""
+    for which git ran; `problem`: why others are missing."""
 
     targets: Targets
     actions: tuple[GitAction, ...] = ()
@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 class OthersWork(NamedTuple):
     """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
     agent knows it. `agent`: its name; empty for a file that guards all agents. `seconds`: since when. `is_live`:
-    whether that session still works."""
+    whether that session still works, or still holds the file after its host was killed."""
 
     path: str
     agent: str
@@ -111,7 +111,7 @@ def read_call(targets: Targets) -> Reading:
 
 
 def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Verdict:
-    """Judge the git commands of a call. `folder`: where its agent works. If git cannot be asked, the call is not
+    """Judge the git commands of a call. `folder`: where its agent works. If git cannot run, the call is not
     guarded, and a warning says so, unless something else denies it."""
     warnings, problem, pushed = list[str](), reading.problem, 0
     find = cache(locate)
@@ -193,8 +193,8 @@ class _Examination:
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
         names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
         works = dict[str, Work]()
-        for name, found in self._source.works.find_others(names).items():
-            for work in found:
+        for name, others in self._source.works.find_others(names).items():
+            for work in others:
                 path = names[name] if work.resource == name else workspaces.find_file(work.resource)
                 works |= {} if path is None else {path: work}
         changes = {
@@ -219,7 +219,7 @@ class _Examination:
     def _show(self, work: Work, path: str) -> OthersWork:
         agent, own = work.who.agent, self._source.works.who.agent
         shown = f"another session of {agent}" if agent == own else agent
-        return OthersWork(path, shown, work.seconds, work.is_live)
+        return OthersWork(path, shown, work.seconds, work.is_live or work.holds)
 
     def _list_stashed(self, entry: str) -> list[OthersWork]:
         """The entries of the stash that other sessions made, and that the command takes away."""
@@ -242,12 +242,12 @@ class _Examination:
         return inside or [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")][:1]
 
     def _list_works_in(self, root: str) -> list[OthersWork]:
-        """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
+        """The sessions of others that hold files in a worktree, and live ones that have changed dirty ones there."""
         works = list(self._find_works(list_dirty(root, root)).values())
         for work in self._source.works.list_held():
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
-        return list({work.who.agent: self._show(work, root) for work in works if work.is_live}.values())
+        return list({work.who.agent: self._show(work, root) for work in works if work.is_live or work.holds}.values())
 
 
 def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:

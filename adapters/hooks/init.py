@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.parser import Parser
@@ -48,6 +49,7 @@ _EXAMPLES: Final = (
     "init                                     the hosts that are used here, after a question",
     "init --client claude-code --yes          Claude Code, without one",
     "init --url https://holdlog.example       agents on several hosts, with one server",
+    "init --print                             show what it would write, and write nothing",
     "init --undo                              remove what init added",
 )
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
@@ -85,7 +87,7 @@ def run(words: list[str]) -> int:
         print_text(remark)
     if not (planned.edits or planned.problems or planned.remarks):
         print_text("nothing that init added is left here" if options.undo else "everything is set up already")
-    if planned.edits and not _is_agreed(planned.edits, project, options):
+    if (planned.edits and not _is_agreed(planned.edits, project, options)) or options.print:
         print_text("nothing was written")
         return 0
     if not options.undo:
@@ -211,6 +213,7 @@ def _build_parser() -> Parser:
     parser.add_argument(
         "--client", action="append", choices=list(CLIENTS), metavar="NAME", help=f"{', '.join(CLIENTS)}"
     )
+    parser.add_argument("--print", action="store_true", help="show what would be written, and write nothing")
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--undo", action="store_true", help="remove what init added")
     parser.add_argument("--url", help=f"use this server over HTTP, with the token in {TOKEN}, for agents on many hosts")
@@ -333,7 +336,7 @@ def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iter
         path = f"{folder}/{name}"
         first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
         if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
-            why = f"{manager} manages the hooks of git" if manager else f"{path} is no shell script"
+            why = f"{manager} manages the hooks of git" if manager else f"{path} is not a shell script"
             planned.remarks.extend(
                 [f"{why}; add to {name}: {line}"] if options.git_hook or name != "pre-commit" else []
             )
@@ -351,11 +354,14 @@ def _read_or_none(path: str) -> str | None:
 
 
 def _is_agreed(edits: Sequence[Edit], project: Project, options: Namespace) -> bool:
-    """Show the changes, and ask. Raises InvalidError without a terminal."""
+    """Show the changes, and ask, unless they are only printed. Raises InvalidError without a terminal."""
     for edit in edits:
         verb = "create" if edit.before is None else "remove" if edit.after is None else "change"
         print_text(f"{verb} {escape(_shorten(edit.path, project))}: {edit.what}")
-    if options.yes:
+        if options.print:
+            before, after = ((text or "").splitlines() for text in (edit.before, edit.after))
+            print_text("\n".join([*unified_diff(before, after, lineterm="")][2:]))
+    if options.yes or options.print:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         clients = "".join(f" --client {name}" for name in options.client or ())

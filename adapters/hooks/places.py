@@ -60,7 +60,7 @@ class Places:
         self._start = find_start(environ, folder)
         named = read_variable("db")
         self.named = None if named in (None, ":memory:") else find_store(named, environ, folder)
-        """Where the user has said that the store is."""
+        """Where the store is, if the user has named it."""
         self.own = self.find(self._start)
 
     def find(self, folder: str) -> Place | None:

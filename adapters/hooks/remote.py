@@ -21,7 +21,7 @@ MAX_BYTES: Final = 4_096  # of a response
 
 def ask(server: Server, work: Any) -> Output:
     """Pass on what a call does, as of Work, in the plain form of a hook. Claims files by their paths from the root of
-    the main worktree, which are the same in each clone; those of a linked worktree, which is a copy of its own, belong
+    the main worktree, which are the same in each clone; those of a linked worktree, which is another copy, belong
     to this host alone. Raises StoreError."""
     event, session = work.call.event, work.caller.session
     if work.former_name:
@@ -39,14 +39,14 @@ def ask(server: Server, work: Any) -> Output:
 
 def post(server: Server, event: str, session: str, agent: str, paths: Sequence[str] = (), call: str = "") -> Output:
     """Make a call of `POST /hook`. Raises StoreError, which has no text of the server."""
-    given = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
-    response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(given).encode())
+    body = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
+    response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
         output = json.loads(response)
         text = show(str(output.get("reason") or output.get("context") or ""))
         return Output(text, "deny" if output.get("decision") == "deny" else "")
     except (ValueError, AttributeError, TypeError, RecursionError):
-        raise StoreError(f"{server.url} is no server of holdlog") from None
+        raise StoreError(f"{server.url} is not a server of holdlog") from None
 
 
 def _request(server: Server, query: str, body: bytes) -> bytes:
@@ -64,5 +64,6 @@ def _request(server: Server, query: str, body: bytes) -> bytes:
         raise StoreError(f"the server at {server.url} cannot be reached ({why})") from None
     if response.status == http.client.OK:
         return output
-    hint = f"; is its token in {TOKEN}?" if response.status in (401, 403) else ""
+    hints = {401: f"; is its token in {TOKEN}?", 403: f"; the token in {TOKEN} needs claim:* and no space"}
+    hint = hints.get(response.status, "")
     raise StoreError(f"the server at {server.url} responded with status {response.status}{hint}")

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.tools import GitCommand, Targets, list_patched
+from holdlog.adapters.hooks.tools import MAX_PATHS, GitCommand, Targets, list_patched
 from holdlog.adapters.hooks.words import (
     MARK,
     SIMPLE_QUOTES,
@@ -30,7 +30,6 @@ MAX_COMMAND: Final = 1_000_000  # characters of a shell command that is read
 MAX_TEXT: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
 MAX_CODE: Final = 10_000  # of these, without quoted texts
 MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
-MAX_PATHS: Final = 1_000
 UNPARSED: Final = "shell commands are not guarded: tree-sitter cannot be imported"
 TOO_LONG: Final = f"the command has more than {MAX_COMMAND:,} characters"
 TOO_COMPLEX: Final = "the command is too complex to be read"
@@ -51,7 +50,7 @@ READERS: Final = _set(
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
     tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
-"""Programs that change no file, whatever their arguments are. Modes, owners and folders are no content."""
+"""Programs that change no file, whatever their arguments are. Modes, owners and folders do not count as content."""
 CHECKERS: Final = _set(
     """basedpyright coverage ctest dmypy eslint flake8 javac jest markdownlint mocha mypy oxlint phpunit py.test
     pycodestyle pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tsc ty unittest vitest yamllint"""
@@ -297,8 +296,8 @@ class _Reader:
 
     def _forget(self, program: str, words: Words) -> None:
         """What these variables are is unknown from now on."""
-        found = [re.match(r"[A-Za-z_]\w*", word or "") for word in (*words, "REPLY", "MAPFILE")]
-        self.shell = {**self.shell, **{match[0]: None for match in found if match}}
+        matches = [re.match(r"[A-Za-z_]\w*", word or "") for word in (*words, "REPLY", "MAPFILE")]
+        self.shell = {**self.shell, **{match[0]: None for match in matches if match}}
 
     def _unset_command(self, node: "Node") -> None:
         self._forget("", [_decode(child) for child in node.children[1:]])

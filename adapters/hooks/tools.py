@@ -8,6 +8,39 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.files import show
 
+MAX_PATHS: Final = 1_000
+"""Files that one call may change."""
+READS: Final = ("Read", "NotebookRead", "read_file", "read")
+"""Tools that read a file."""
+MAX_TOOL: Final = 60
+"""Characters of a tool's name in a message."""
+_EDITS: Final = (
+    *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
+    *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
+    *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
+    *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
+)
+"""Editing tools of hosts: the letters of their names, in lower case."""
+_MCP_EDITS: Final = (
+    r"(write|edit|move|delete|rename|create|append)(text|new)?files?$|(delete|move)directory$|(delete|insert)lines$"
+    r"|(edit|replace)(block|content|lines|symbolbody|textinfile)$|insert(content|atline|aftersymbol|beforesymbol)$"
+)
+"""Tools of MCP servers that change files which their arguments name, such as mcp__filesystem__write_file."""
+_SHELLS: Final = (
+    *("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal", "runshellcommand"),
+)
+_READERS: Final = r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release"
+_PATHS: Final = (
+    *("file_path", "filePath", "notebook_path", "notebookPath", "target_notebook", "target_file", "targetFile", "path"),
+    *("TargetFile", "relative_workspace_path", "relative_path", "pathInProject", "absolute_path", "filepath", "uri"),
+)
+_MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
+_LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
+_PATCHES: Final = ("patch", "patchText", "diff", "input", "command", "cmd")
+_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
+_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
+"""Arguments of tools whose paths are on another machine."""
+_FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
 _MARKED: Final = r"\*\*\* (Add File|Update File|Delete File|Move to):(.*)"
 _DIFFED: Final = r"(?m)^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$"
 
@@ -55,61 +88,28 @@ def _list_of_diff(headers: Sequence[str | None]) -> list[str]:
     return [path[2:] if is_prefixed else path for path in paths if path != "/dev/null"]
 
 
-READS: Final = ("Read", "NotebookRead", "read_file", "read")
-"""Tools that read a file."""
-MAX_TOOL: Final = 60
-"""Characters of a tool's name in a message."""
-_EDITS: Final = (
-    *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
-    *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
-    *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
-    *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
-)
-"""Editing tools of hosts: the letters of their names, in lower case."""
-_MCP_EDITS: Final = (
-    r"(write|edit|move|delete|rename|create|append)(text|new)?files?$|(delete|move)directory$|(delete|insert)lines$"
-    r"|(edit|replace)(block|content|lines|symbolbody|textinfile)$|insert(content|atline|aftersymbol|beforesymbol)$"
-)
-"""Tools of MCP servers that change files which their arguments name, such as mcp__filesystem__write_file."""
-_SHELLS: Final = (
-    *("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal", "runshellcommand"),
-)
-_READERS: Final = r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release"
-_PATHS: Final = (
-    *("file_path", "filePath", "notebook_path", "notebookPath", "target_notebook", "target_file", "targetFile", "path"),
-    *("TargetFile", "relative_workspace_path", "relative_path", "pathInProject", "absolute_path", "filepath", "uri"),
-)
-_MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
-_LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
-_PATCHES: Final = ("patch", "patchText", "diff", "input", "command", "cmd")
-_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
-_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
-"""Arguments of tools whose paths are on another machine."""
-_FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
-
-
-def find_targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
-    """What a call changes. `given`: the arguments of the tool; `folder`: where the agent works."""
+def find_targets(tool: str, arguments: Mapping[str, Any], folder: str) -> Targets:
+    """What a call of a tool changes. `folder`: where the agent works."""
     letters = _take_letters(tool)
     name = _take_letters(re.split(r"__|[:./]", tool)[-1])
-    folder = os.path.join(folder, *(make_local(given[it]) for it in _FOLDERS if _is_text(given.get(it))))
+    folder = os.path.join(folder, *(make_local(arguments[it]) for it in _FOLDERS if _is_text(arguments.get(it))))
     if name in _SHELLS:
-        return _read_shell(tool, given, folder)
+        return _read_shell(tool, arguments, folder)
     is_edit = name in _EDITS and not tool.lower().startswith("mcp")
-    is_edit = (is_edit or re.search(_MCP_EDITS, letters) is not None) and _REMOTE.isdisjoint(given)
+    is_edit = (is_edit or re.search(_MCP_EDITS, letters) is not None) and _REMOTE.isdisjoint(arguments)
     is_patch = name in ("applypatch", "patch", "diff")
-    if is_edit and (given.get("dryRun") is True or given.get("command") == "view"):
+    if is_edit and (arguments.get("dryRun") is True or arguments.get("command") == "view"):
         return Targets()
     if is_edit or is_patch:
-        paths = [*_list_named(given), *_list_of_patches(given)]
+        paths = [*_list_named(arguments), *_list_of_patches(arguments)]
         if paths or name != "diff":
             return _require(tool, paths, folder)
-    return Targets(problem=_doubt(tool, letters, given))
+    return Targets(problem=_doubt(tool, letters, arguments))
 
 
-def find_named(given: Mapping[str, Any]) -> list[str]:
+def find_named(arguments: Mapping[str, Any]) -> list[str]:
     """The path that the arguments of a tool name, if they name one."""
-    return [make_local(given[name]) for name in _PATHS if _is_text(given.get(name))][:1]
+    return [make_local(arguments[name]) for name in _PATHS if _is_text(arguments.get(name))][:1]
 
 
 def make_local(text: str) -> str:
@@ -128,8 +128,8 @@ def _require(tool: str, paths: Sequence[str], folder: str) -> Targets:
     return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
 
 
-def _read_shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
-    command = given.get("command") or given.get("cmd")
+def _read_shell(tool: str, arguments: Mapping[str, Any], folder: str) -> Targets:
+    command = arguments.get("command") or arguments.get("cmd")
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         if len(command) == 2 and command[0] in ("apply_patch", "applypatch"):  # Codex runs it itself
             return _require(tool, list_patched(command[1]), folder)
@@ -142,27 +142,27 @@ def _read_shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     return Targets() if command is None else Targets(problem=f"the command of {show(tool)[:MAX_TOOL]} cannot be read")
 
 
-def _list_named(given: Mapping[str, Any]) -> list[str]:
+def _list_named(arguments: Mapping[str, Any]) -> list[str]:
     """The files that the arguments name: one, both ends of a move, and those of a list of edits."""
-    paths = [*find_named(given), *(make_local(given[it]) for it in _MOVES if _is_text(given.get(it)))]
+    paths = [*find_named(arguments), *(make_local(arguments[it]) for it in _MOVES if _is_text(arguments.get(it)))]
     for name in _LISTS:
-        items = given.get(name)
+        items = arguments.get(name)
         for item in items if isinstance(items, list) else ():
             paths += [make_local(item)] if _is_text(item) else _list_named(item) if isinstance(item, dict) else []
     return paths
 
 
-def _list_of_patches(given: Mapping[str, Any]) -> list[str]:
+def _list_of_patches(arguments: Mapping[str, Any]) -> list[str]:
     """The files of the patch in the arguments: a text, or words of which the last one is the text."""
-    texts = {name: given.get(name) for name in _PATCHES}
+    texts = {name: arguments.get(name) for name in _PATCHES}
     texts = {name: it[-1] if isinstance(it, list) and it else it for name, it in texts.items()}
     return [it for name, text in texts.items() if _is_text(text) for it in list_patched(str(text), name == "patchText")]
 
 
-def _doubt(tool: str, letters: str, given: Mapping[str, Any]) -> str:
+def _doubt(tool: str, letters: str, arguments: Mapping[str, Any]) -> str:
     """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
-    writes = not _CONTENTS.isdisjoint(given) and find_named(given)
-    if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in letters or re.search(_READERS, letters):
+    writes = not _CONTENTS.isdisjoint(arguments) and find_named(arguments)
+    if not writes or not _REMOTE.isdisjoint(arguments) or "holdlog" in letters or re.search(_READERS, letters):
         return ""
     return f"{show(tool)[:MAX_TOOL]} seems to write a file, but holdlog does not know this tool"
 
@@ -171,5 +171,5 @@ def _take_letters(tool: str) -> str:
     return "".join(it for it in tool.lower() if "a" <= it <= "z")
 
 
-def _is_text(given: object) -> bool:
-    return isinstance(given, str) and given != ""
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""

@@ -32,7 +32,7 @@ class UnclearError(Exception):
 def take_texts(command: str, texts: list[str | None]) -> str:
     """Replace here-documents by marks, because the grammar knows few forms of them and the parser is fast on short
     input. Adds what they contain to `texts`, None if the shell expands something in it."""
-    lines, ends, kept, at = command.split("\n"), dict[str, list[int]](), list[str](), 0
+    lines, ends, code, at = command.split("\n"), dict[str, list[int]](), list[str](), 0
     for number in range(len(lines) - 1, -1, -1):
         for key in (lines[number].rstrip("\r"), "-" + lines[number].strip("\t\r")):
             ends.setdefault(key, []).append(number)
@@ -50,9 +50,9 @@ def take_texts(command: str, texts: list[str | None]) -> str:
                 is_plain = name != match[2] or not re.search(r"[$`\\]", text)
                 texts.append(text if is_plain else None)
                 if not is_plain and len(text) < 2_000 and re.search(r"\$\(|`", text):  # its commands run before
-                    kept.append(': "' + text.replace('"', '\\"') + '"')
-        kept.append(line)
-    return "\n".join(kept)
+                    code.append(': "' + text.replace('"', '\\"') + '"')
+        code.append(line)
+    return "\n".join(code)
 
 
 def join(first: Shell, *others: Shell) -> Shell:

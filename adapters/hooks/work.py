@@ -1,5 +1,5 @@
 """What a hook call does in one store: it claims what the agent is about to change, records what it has changed,
-releases what it has not, and tells the agent what it must know. Quick to import."""
+releases what it has not, and reports losses and waiters to the agent. Quick to import."""
 
 import json
 import os
@@ -54,7 +54,7 @@ MAX_CALLS: Final = 8
 GOES_ON_WITHIN: Final = 10 * SECOND
 """After the end of a conversation that goes on, the next one of its host that says so is the same."""
 _PLACE: Final = "place "
-"""Before another place, in what a row has."""
+"""Begins a fact of a row that names another place, as JSON."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class Work:
         self.name = self._row.name
         self._claimed: list[str] = []
         self.new_problem = ""
-        """Why the call is not guarded, unless the agent knows."""
+        """Why the call is not guarded; empty if the agent knows it already."""
         self.released: list[str] = []
         """What the end of a turn has released."""
         self.former_name = ""
@@ -137,7 +137,7 @@ class Work:
 
     def note_place(self, place: Place) -> None:
         """Remember, in the agent's own place, that it may hold something in another one."""
-        self._tell_once(f"{_PLACE}{json.dumps(place)}")
+        self._note_once(f"{_PLACE}{json.dumps(place)}")
 
     def list_places(self) -> list[Place]:
         """Where else the conversation may hold something."""
@@ -158,7 +158,7 @@ class Work:
         if call.called_name is not None:
             self._rename(call.called_name)
         problem = call.targets.problem if self._is_own else ""
-        if problem and self._tell_once(f"problem {problem}"):
+        if problem and self._note_once(f"problem {problem}"):
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
@@ -218,8 +218,8 @@ class Work:
             rows = [row for row in rows if (row.resource, row.made) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
         changed = [row for row in rows if outcomes[row.resource] != "released"]
-        kept = list_uncommitted(self.place.root, [row.path for row in changed])
-        released = [row for row in rows if not (row in changed and row.path in kept)]
+        uncommitted = list_uncommitted(self.place.root, [row.path for row in changed])
+        released = [row for row in rows if not (row in changed and row.path in uncommitted)]
         self.released = [row.resource for row in released]
         if released:
             with self._transact(claims="all") as batch:
@@ -243,8 +243,8 @@ class Work:
             board, own = batch.state.board, self.who
             mine = {own.agent} - self.others
             names = {it.agent for it in board.holders if it[1:] == own[1:]} if is_session else mine
-            held = [it for it in board.claims.values() if it.who[1:] == own[1:] and it.who.agent in names]
-            for claim in [claim for claim in held if not claim.is_ticket]:
+            grants = [it for it in board.claims.values() if not it.is_ticket and it.who[1:] == own[1:]]
+            for claim in [grant for grant in grants if grant.who.agent in names]:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
             for name in sorted(names):
@@ -269,7 +269,7 @@ class Work:
                         self._texts.append(self._describer.describe_warning(other))
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
-            self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
+            self._note_call(batch, begins=self.call.id if reason is None and self._may_change_files() else None)
         return reason
 
     def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
@@ -296,7 +296,7 @@ class Work:
                 for claim in batch.state.board.list_grants(name)
                 if claim.who.agent != self.name
             ]
-            if names and self._tell_once(f"elsewhere {resource}"):
+            if names and self._note_once(f"elsewhere {resource}"):
                 self._texts.append(self._describer.describe_elsewhere(resource, names))
 
     def _check_reads(self, known: dict[str, Known], batch: Batch) -> str | None:
@@ -308,7 +308,8 @@ class Work:
             if row is None or (digest := digest_of(file.path)) == row.digest:
                 continue
             own = batch.state.board.find_own(file.resource, self.who)
-            self._put_file(file, digest, batch, own.version if row.made and own is not None else 0)
+            is_made = row.made or file.resource in self._claimed
+            self._put_file(file, digest, batch, own.version if is_made and own is not None else 0)
             change = self._find_change(file.resource, row.at)
             text = self._describer.describe_stale(file.resource, change)
             if mode == "deny" and change is not None:
@@ -401,7 +402,7 @@ class Work:
         changes: Sequence[tuple[str, str | None]] = (),
         is_kept: bool = True,
     ) -> None:
-        """Count the call, and note who calls, if that is news."""
+        """Count the call of the agent, and write its row if it changed. `begins`, `ends`: ids of calls, `*`: all."""
         lasts = self.caller.idle_limit if self.call.command else self.caller.lease
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
@@ -435,7 +436,7 @@ class Work:
         self._waiting = tuple(it for it in waiters if it.who != own and wants(it, resources))
 
     def _find_announcement(self) -> str | None:
-        """What the call is to a process that does not know its conversation."""
+        """How to announce the call to a server of the host, which does not know the conversation; None: not at all."""
         if self.call.called_name is not None:
             return name_call(self.name)
         if not self.call.command:
@@ -448,13 +449,14 @@ class Work:
         """Whether the agent's host runs a server of this store."""
         return any(map(is_alive, self._servers))
 
-    def _lasts(self) -> bool:
+    def _may_change_files(self) -> bool:
+        """Whether its end will be awaited: a command that only reads begins no call."""
         return (
             not self.call.command or self.call.targets.reports or bool(self.call.targets.git or self.call.targets.paths)
         )
 
-    def _tell_once(self, fact: str) -> bool:
-        """Whether the agent does not know something yet; from now on it does."""
+    def _note_once(self, fact: str) -> bool:
+        """Note that the agent knows a fact. Returns whether it is news to it."""
         if fact in self._row.told:
             return False
         self._row = self._row._replace(told=(*self._row.told, fact))
@@ -478,9 +480,9 @@ class Work:
         return workspaces
 
     def _name_files(self, paths: Sequence[str]) -> Iterator[File]:
-        for given in paths:
-            is_folder = given.endswith("/") or (os.path.isdir(given) and not os.path.islink(given))
-            path = os.path.realpath(given) + "/" * is_folder
+        for named in paths:
+            is_folder = named.endswith("/") or (os.path.isdir(named) and not os.path.islink(named))
+            path = os.path.realpath(named) + "/" * is_folder
             resource = None if path.startswith(self.place.store) else self.workspaces.name_file(path)
             if resource is not None:
                 yield File(path.rstrip("/"), resource, *self._find_rule(path))

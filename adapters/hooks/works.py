@@ -80,12 +80,11 @@ class Works:
         """The works of others in each of these resources that has some; in a folder, all below it."""
         names = list(resources)
         changes = self.read_changes([name for name in names if not name.endswith("/")])
-        works: dict[str, list[Work]] = {}
-        for name in names:
-            found = list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
-            if found:
-                works[name] = found
-        return works
+        works = {
+            name: list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
+            for name in names
+        }
+        return {name: others for name, others in works.items() if others}
 
     def list_held(self) -> Iterator[Work]:
         """All that others hold."""
@@ -96,7 +95,7 @@ class Works:
         claim = next((it for it in self._list_claims(name) if not self.is_own(it.who, holds=True)), None)
         if claim is not None:
             yield self._describe(claim)._replace(resource=name)
-        elif change is not None and not self.is_own(change.who):
+        elif change is not None and self._is_of_others(change):
             yield change
 
     def _find_below(self, folder: str) -> Iterator[Work]:
@@ -106,8 +105,15 @@ class Works:
         range_of = {"first": f"claim:{folder}", "end": end_of_range(f"claim:{folder}"), "limit": MAX_BELOW}
         changes = {row[0]: row for row in self._reader.read(sql.FILE_CHANGES_BELOW, range_of)}
         for change in map(self._decode, changes.values()):
-            if not self.is_own(change.who) and change.resource not in {work.resource for work in held}:
+            if self._is_of_others(change) and change.resource not in {work.resource for work in held}:
                 yield change
+
+    def _is_of_others(self, change: Work) -> bool:
+        """Whether a change is the work of others. What a program of another changed in a file that the agent already
+        held is not: its holder goes on with it, and could not commit it otherwise."""
+        claims = [it for it in self._list_claims(change.resource) if it.since / SECOND <= change.at]
+        is_within = any(it.mode == "exclusive" and self.is_own(it.who, holds=True) for it in claims)
+        return not (is_within or self.is_own(change.who))
 
     def _list_claims(self, name: str) -> Iterator[Claim]:
         for covering in list_covering(name):

@@ -40,7 +40,7 @@ def build(calls: Calls, limit: int, hosts: Collection[str] = (), mounted: Sequen
             yield
 
     middleware = [
-        Middleware(Edge, authenticator=calls.authenticator, hosts=hosts),
+        Middleware(Edge, calls=calls, hosts=hosts, limit=limit),
         Middleware(RequestBodyLimitMiddleware, max_body_size=limit),
     ]
     routes = [*list_routes(calls), *(route for part in mounted for route in part.routes)]
@@ -108,7 +108,7 @@ def list_probes(calls: Calls) -> list[Route]:
 
     async def measure(request: Request) -> Response:
         try:
-            request.scope["access"].require_store("admin")
+            request.scope["access"].require_store("metrics")
             return Response(await calls.in_pool(calls.metrics.collect), media_type=CONTENT_TYPE)
         except HoldlogError as refusal:
             return render(refusal_to_object(refusal))

@@ -1,7 +1,6 @@
 """How operations are carried out for callers over HTTP, and how their results are responses."""
 
 import asyncio
-import logging
 import math
 import secrets
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.http.metrics import Metrics
+from holdlog.adapters.http.metrics import LOG, Metrics
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.steps import Steps
@@ -62,7 +61,6 @@ def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> R
 QUICK: Final = 0.05
 """Seconds after which the client of a call is watched."""
 BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
-LOG: Final = logging.getLogger("holdlog")
 
 
 class Limits(NamedTuple):
@@ -139,7 +137,7 @@ class Calls(AsyncSteps):
         self._engine = self.engine = engine
         self.names, self.limits = names, limits
         self.surface = self.make_surface("")
-        self.authenticator = Authenticator(self._read, self.in_pool, jwt, is_open)
+        self.authenticator = Authenticator(self._read, jwt, is_open)
         self.quota = Quota(limits.open_tokens, limits.space_bytes, self._read, self._submit)
         self.metrics = Metrics(engine)
         self.ending = asyncio.Event()
@@ -180,7 +178,7 @@ class Calls(AsyncSteps):
         except Exception:
             LOG.exception("a call failed")
             response = BUG
-        self.metrics.count(kind.name, response["status"])
+        self.metrics.count(kind.name, response)
         return response
 
     async def carry_out(self, operation: Operation, caller: Caller, access: Access, surface: Surface) -> Object:
@@ -199,7 +197,7 @@ class Calls(AsyncSteps):
             return result
 
     async def _wait(self, steps: Steps) -> Object | None:
-        """In a task of its own, so that a call that is cancelled can still leave the queue. None if the server ends."""
+        """In a separate task, so that a call that is cancelled can still leave the queue. None if the server ends."""
         waiting, ending = asyncio.ensure_future(self._make(steps)), asyncio.ensure_future(self.ending.wait())
         try:
             await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdlog.adapters.auth.authenticate import Authenticator
-from holdlog.adapters.http.calls import fail, render
+from holdlog.adapters.http.calls import Calls, fail, render
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.domain.refusals import HoldlogError
 
@@ -26,11 +27,13 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 class Edge:
     """ASGI middleware. A page in a user's browser can reach servers on loopback, also by a host name that it points
-    there (DNS rebinding), so Host and Origin are checked. Routes find `Access` in `scope["access"]`."""
+    there (DNS rebinding), so Host and Origin are checked. Routes find `Access` in `scope["access"]`. `limit`: bytes of
+    a body."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, calls: Calls, hosts: Collection[str], limit: int) -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._limit = limit
+        self._calls = calls
         self._hosts = frozenset((*LOOPBACK, *(name.lower() for name in hosts)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,13 +42,16 @@ class Edge:
             return
         scope["headers"] = [(name, text.strip(b" \t")) for name, text in scope["headers"]]  # httptools keeps blanks
         response = self._refuse(scope) or await self._authenticate(scope)
-        await (response or self._app)(scope, receive, send)
+        with suppress(ClientDisconnect):  # while it sent a body: nobody reads a response
+            await (response or self._app)(scope, receive, send)
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if sum(len(name) + len(text) for name, text in scope["headers"]) > MAX_HEADERS:
             return fail(431, f"headers: must have at most {MAX_HEADERS} bytes")
+        if int(headers.get("content-length", "0")) > self._limit:
+            return fail(413, f"body: must have at most {self._limit} bytes", {"connection": "close"})
         if scope["path"] not in PROBES and not self._allows(host, scope):
             return fail(421, "host: is not a name of this server; its operator can add it with --allowed-host")
         if origin is not None and origin.lower().partition("://")[2] != host:
@@ -64,9 +70,11 @@ class Edge:
         if scope["path"] in PUBLIC or (scope["path"], scope["method"]) == ("/token", "POST"):
             return None
         try:
-            scope["access"] = await self._authenticator.find_access(Headers(scope=scope))
+            scope["access"] = await self._calls.authenticator.find_access(Headers(scope=scope))
         except HoldlogError as refusal:
-            return render(refusal_to_object(refusal))
+            response = refusal_to_object(refusal)
+            self._calls.metrics.count("authenticate", response)
+            return render(response)
         if scope["access"] is None:
             return fail(401, "a valid token is required", {"www-authenticate": "Bearer"})
         return None

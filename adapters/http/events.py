@@ -13,7 +13,7 @@ from holdlog.adapters.http.calls import Calls, render
 from holdlog.adapters.http.routes import VERSION, name_caller, read_query, respond_unless_gone
 from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
 from holdlog.adapters.operations.log import Events
-from holdlog.adapters.stores.sql import HEAD
+from holdlog.adapters.operations.rows import read_position
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError
 
@@ -43,8 +43,7 @@ async def _open(calls: Calls, request: Request, arguments: Object, caller: Calle
     if last := request.headers.get("last-event-id"):
         arguments["after"] = last
     elif "after" not in arguments:
-        rows = await calls.in_pool(calls.engine.store.read, HEAD, {})
-        arguments["after"] = rows[0][0] if rows else 0
+        arguments["after"] = await calls.in_pool(read_position, calls.engine.store)
     access: Access = request.scope["access"]
     page = await calls.carry_out(calls.surface.parse(Events, arguments), caller, access, calls.surface)
     return EventSourceResponse(_follow(calls, request, page, arguments, caller), ping=PING, sep="\n")

@@ -12,8 +12,9 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.engine.conversations import name_session, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
-from holdlog.adapters.http.calls import BUG, LOG, SAFE, Calls, fail
+from holdlog.adapters.http.calls import BUG, SAFE, Calls, fail
 from holdlog.adapters.http.calls import render as render_object
+from holdlog.adapters.http.metrics import LOG
 from holdlog.adapters.http.routes import parse_json, read_query
 from holdlog.adapters.operations.json import refusal_to_object, to_text
 from holdlog.domain.claims.commands import Acquire, Call, Release
@@ -38,10 +39,11 @@ class RemoteHooks:
         """`root` in the query: the folder of the worktree on the caller's machine; else the one where the agent works
         is taken for it. `event`: for hosts whose JSON names none. `agent`: its name, if it has one already."""
         access: Access = request.scope["access"]
+        body = await request.body()
         try:
             access.require_store("claim")
             options = read_query(request, None, ("event", "root", "agent"))
-            output = await self._answer(parse_json(await request.body()), options, access)
+            output = await self._answer(parse_json(body), options, access)
         except InputError as error:
             return fail(400, str(error))
         except HoldlogError as refusal:
@@ -51,12 +53,12 @@ class RemoteHooks:
             return render_object(BUG, 500)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
-    async def _answer(self, given: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
-        call = parse(given, options.get("event"))
+    async def _answer(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
+        call = parse(fields, options.get("event"))
         if call is None:
             return {}
         if not call.command:
-            call = call._replace(targets=find_call_targets(call, given))
+            call = call._replace(targets=find_call_targets(call, fields))
         work = RemoteWork(self._calls, call, access, options)
         await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
         return render(call, await self._calls.in_pool(work.answer))

@@ -113,7 +113,7 @@ class EchoValue:
         return render({"status": "ok"} | {name: fact for name, fact in facts.items() if fact is not None})
 
     async def _create_token(self, request: Request) -> Response:
-        """A token with a space of its own, for anybody."""
+        """A token with its own space, for anybody."""
         if not self._calls.limits.open_tokens:
             return fail(403, "this server creates no tokens; its operator can, or can start it with --open-tokens")
         if (await request.body()).strip() != NEW_TOKEN:

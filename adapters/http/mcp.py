@@ -69,7 +69,7 @@ def serve_mcp(calls: Calls, path: str, tools: tuple[tuple[str, ...], str], limit
             session, request_id, task = read_labels(context.meta or {})
             own = request.headers.get(SESSION)
             named, repeated, named_task = (request.headers.get(name) for name in HEADERS)
-            session = session or (name_session(own) if own else named)
+            session = session or named or (name_session(own) if own else None)
             caller = calls.name_caller(access, session, request_id or repeated, task or named_task)
         except HoldlogError as refusal:
             return refusal_to_object(refusal)

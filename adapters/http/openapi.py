@@ -6,10 +6,9 @@ import holdlog
 from holdlog.adapters.auth.access import Denied
 from holdlog.adapters.http.calls import CODES
 from holdlog.adapters.http.routes import VERSION, list_operations
-from holdlog.adapters.mcp.schemas import describe_arguments
+from holdlog.adapters.mcp.schemas import Schema, describe_arguments
 from holdlog.adapters.operations.base import OPERATIONS, Operation
 
-Schema = dict[str, Any]
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _JSON: Final[Schema] = {"application/json": {"schema": {}}}
 _FORM: Final = {"application/x-www-form-urlencoded": {"schema": {"properties": {"token": {"const": "new"}}}}}
@@ -18,7 +17,7 @@ BY_HAND: Final[tuple[tuple[str, str, Schema, Schema], ...]] = (
     ("POST /kv/{group}/{key}", "Save a text, or JSON by its content type, for ?ttl= seconds", _TEXT, _TEXT),
     ("DELETE /kv/{group}/{key}", "Delete a value", {}, _TEXT),
     ("GET /token", "Describe the token of the caller", {}, _JSON),
-    ("POST /token", "Create a token with a space of its own, if the server allows it", _FORM, _TEXT),
+    ("POST /token", "Create a token with its own space, if the server allows it", _FORM, _TEXT),
     ("POST /hook", "Guard an edit, with the JSON that a host passes to its hooks", _JSON, _JSON),
     ("GET /healthz", "Whether the server runs", {}, _JSON),
     ("GET /readyz", "Whether its store can be read", {}, _JSON),
@@ -32,7 +31,12 @@ def describe_api() -> Schema:
         paths[VERSION + path] = {method.lower(): _describe(kind, method, path) for method, kind in kinds.items()}
     for route, text, body, content in BY_HAND:
         method, _, path = route.partition(" ")
-        described: Schema = {"summary": text, "responses": {"200": {"description": "ok", "content": content}}}
+        name = f"{method.lower()}_{path.split('/')[1]}"
+        described: Schema = {
+            "operationId": name,
+            "summary": text,
+            "responses": {"200": {"description": "ok", "content": content}},
+        }
         described["parameters"] = [_describe_parameter(name, {"type": "string"}, "path") for name in _list_names(path)]
         if body:
             described["requestBody"] = {"content": body, "required": True}
@@ -54,7 +58,9 @@ def _describe(kind: type[Operation], method: str, path: str) -> Schema:
     schema, names = describe_arguments(kind), _list_names(path)
     properties, required = schema["properties"], schema.get("required", [])
     rest = {name: part for name, part in properties.items() if name not in names}
+    is_short = path != kind.route.partition(" ")[2]
     described: Schema = {
+        "operationId": f"{kind.name}_all" if is_short else kind.name,
         "summary": " ".join((kind.__doc__ or "").split()),
         "parameters": [_describe_parameter(name, properties[name], "path") for name in names],
         "responses": _describe_responses(kind),
@@ -79,4 +85,5 @@ def _describe_responses(kind: type[Operation]) -> Schema:
     texts: dict[str, list[str]] = {}
     for status in dict.fromkeys([*statuses, "error", "unavailable"]):
         texts.setdefault(str(CODES.get(status, 200)), []).append(status)
-    return {code: {"description": ", ".join(found), "content": _JSON} for code, found in texts.items()}
+    texts["401"] = ["error: a valid token is required"]
+    return {code: {"description": ", ".join(names), "content": _JSON} for code, names in texts.items()}

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.http.calls import BUG, LOG, Calls, Cancellable, fail, render
+from holdlog.adapters.http.calls import BUG, Calls, Cancellable, fail, render
+from holdlog.adapters.http.metrics import LOG
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import refusal_to_object

@@ -1,11 +1,10 @@
-"""`holdlog serve --transport http`: starts, tells its address, and ends without losing a call."""
+"""`holdlog serve --transport http`: starts, reports its address, and ends without losing a call."""
 
 import gc
 import logging
 import os
 import signal
 import socket
-import sys
 from importlib import import_module
 from ipaddress import ip_address
 from types import FrameType
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from holdlog.adapters.auth.authenticate import read_options
+from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.application import build
@@ -21,7 +21,7 @@ from holdlog.adapters.http.calls import Calls, Limits
 from holdlog.adapters.http.mcp import serve_mcp
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.tools import choose_groups
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder
 from holdlog.adapters.operations.tokens import TokenList
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.domain.refusals import InvalidError
@@ -64,23 +64,25 @@ def serve(settings: "Settings") -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises its signal once more at the end
         gc.freeze()  # what the libraries made stays for ever; looking through it costs calls of MCP 8 % of their time
-        Server(config, calls).run([bound])
+        rest = "anybody who reaches it may call it" if is_open else "tokens are required"
+        Server(config, calls, f"the store {mask_password(settings.db)}; {rest}").run([bound])
     finally:
         engine.close()
     return 0
 
 
 class Server(uvicorn.Server):
-    """Tells its address when it accepts requests, and its calls when it ends."""
+    """Reports its address and `rest` when it accepts requests, and ends the calls that wait when it shuts down."""
 
-    def __init__(self, config: uvicorn.Config, calls: Calls) -> None:
+    def __init__(self, config: uvicorn.Config, calls: Calls, rest: str) -> None:
         super().__init__(config)
         self._calls = calls
+        self._rest = rest
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         host, port, *_ = (sockets or [])[0].getsockname()
-        sys.stderr.write(f"holdlog: serving at http://{f'[{host}]' if ':' in host else host}:{port}\n")
+        print_note(f"serving at http://{f'[{host}]' if ':' in host else host}:{port}, {self._rest}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._calls.ending.set()

@@ -33,7 +33,7 @@ from holdlog.adapters.python.base import AsyncSteps, Handle
 from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
-from holdlog.domain.names import check_name, end_of_range, namespace_prefix, split_stream, value_stream
+from holdlog.domain.names import end_of_range, is_name, namespace_prefix, split_stream, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import TransactionResult, utc
 from holdlog.projections.results import StateRecord
@@ -121,18 +121,18 @@ def _list_namespaces(view: Reader, operation: ListNamespacesOp) -> Any:
     parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
     namespaces = {split_stream(stream)[0] for (stream,) in view.read(sql.LIVE_STREAMS, parameters)}
     conditions = operation.match_conditions or ()
-    found = {
+    selected = {
         labels[: operation.max_depth]
         for labels in map(split_namespace, namespaces)
         if labels is not None and all(_meets(condition, labels) for condition in conditions)
     }
-    return sorted(found)[operation.offset : operation.offset + operation.limit]
+    return sorted(selected)[operation.offset : operation.offset + operation.limit]
 
 
 def _meets(condition: MatchCondition, labels: Labels) -> bool:
     path = tuple(condition.path)
     part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
-    return len(part) == len(path) and all(wanted in (_ANY, label) for wanted, label in zip(path, part, strict=True))
+    return len(part) == len(path) and all(expected in (_ANY, label) for expected, label in zip(path, part, strict=True))
 
 
 # --- namespaces
@@ -140,7 +140,7 @@ def _meets(condition: MatchCondition, labels: Labels) -> bool:
 
 def join_labels(labels: Labels) -> str:
     """The namespace of some labels: `("users", "ann")` is `users/ann`. In a label, `%` and `/` are percent-encoded, and
-    so are all special characters of a label that is no name. Raises InvalidNamespaceError."""
+    so are all special characters of a label that is not a valid name. Raises InvalidNamespaceError."""
     return "/".join(map(_encode, labels))
 
 
@@ -158,16 +158,9 @@ def _encode(label: Any) -> str:
         raise InvalidNamespaceError("a label of a namespace must be a text without periods and NUL, and not empty")
     plain = label.replace("%", "%25").replace("/", "%2F")
     try:
-        return plain if _is_name(plain) else quote(label, safe="")
+        return plain if is_name(plain) else quote(label, safe="")
     except UnicodeEncodeError:
         raise InvalidNamespaceError("a label of a namespace must not contain a lone surrogate") from None
-
-
-def _is_name(text: str) -> bool:
-    try:
-        return check_name(text) == text
-    except ValueError:
-        return False
 
 
 # --- filters
@@ -195,17 +188,17 @@ def _has_operators(filters: Mapping[str, Any]) -> bool:
 
 def _is_match(value: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
     """Whether each member matches; a missing one counts as null."""
-    return all(_compare(value.get(name), wanted) for name, wanted in filters.items())
+    return all(_compare(value.get(name), expected) for name, expected in filters.items())
 
 
-def _compare(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if _has_operators(wanted):
-            return all(_apply(name, value, other) for name, other in wanted.items())
-        return isinstance(value, Mapping) and _is_match(value, wanted)
-    if isinstance(wanted, (list, tuple)):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_compare, value, wanted))
-    return bool(value == wanted)
+def _compare(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Mapping):
+        if _has_operators(expected):
+            return all(_apply(name, value, other) for name, other in expected.items())
+        return isinstance(value, Mapping) and _is_match(value, expected)
+    if isinstance(expected, (list, tuple)):
+        return isinstance(value, list) and len(value) == len(expected) and all(map(_compare, value, expected))
+    return bool(value == expected)
 
 
 def _apply(name: str, value: Any, other: Any) -> bool:

@@ -107,8 +107,8 @@ def _read_members(line: bytes) -> dict[str, Any]:
         message = json.loads(line.decode("utf-8", "surrogateescape"), strict=False)
         return message if isinstance(message, dict) else {}
     except (ValueError, RecursionError):
-        found = {name: pattern.match(line, 0, HEAD) for name, pattern in _MEMBERS.items()}
-        return {name: _read_scalar(match[1]) for name, match in found.items() if match is not None}
+        matches = {name: pattern.match(line, 0, HEAD) for name, pattern in _MEMBERS.items()}
+        return {name: _read_scalar(match[1]) for name, match in matches.items() if match is not None}
 
 
 def _read_scalar(text: bytes) -> Any:

@@ -12,7 +12,7 @@ _DROPPED: Final = (
     *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties", "format"),
 )
 _HUGE: Final = 10**6
-"""Larger bounds tell a model nothing."""
+"""Larger bounds are of no use to a model."""
 _PLAIN: Final = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
 _LIST: Final = {"type": "array", "items": {"anyOf": [*_PLAIN]}}
 _ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {"anyOf": [*_PLAIN, _LIST]}}]}
@@ -32,7 +32,7 @@ def describe_arguments(kind: type[Operation]) -> Schema:
 
 
 def describe_results(results: Sequence[type]) -> Schema:
-    """An object at the root, with the statuses alone: alternatives per status would tell a model little more."""
+    """An object at the root, with the statuses alone: alternatives per status would help a model little more."""
     status = {"type": "string", "enum": list_statuses(results)}
     return {"type": "object", "properties": {"status": status}, "required": ["status"]}
 

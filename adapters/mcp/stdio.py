@@ -39,6 +39,7 @@ from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.names import AUTHORS
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 WATCH_EVERY: Final = 2.0
 """Seconds after which the server looks whether its host lives."""
-AGENTS: Final = ("agent", "updated_by", "deleted_by", "reverted_by")
-"""Arguments that name who calls."""
 _BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: stderr has the details"}
 _log = logging.getLogger("holdlog")
 
@@ -86,7 +85,7 @@ class Calls(AsyncSteps):
         """Who calls: without a session in settings and metadata, an agent of the conversation that its host's hooks
         announced. If it may be one of several, a caller without a session."""
         caller = name_caller(self._caller, read_meta())
-        agent = next((getattr(operation, name) for name in AGENTS if hasattr(operation, name)), None)
+        agent = next((getattr(operation, name) for name in AUTHORS if hasattr(operation, name)), None)
         if caller.is_shared or isinstance(operation, Query) or caller.host is None or agent is None:
             return caller
         family = agent.partition("/")[0]
@@ -115,7 +114,7 @@ class Calls(AsyncSteps):
                 change(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
-        """In a task of its own, so that a call that is cancelled can still leave the queue."""
+        """In a separate task, so that a call that is cancelled can still leave the queue."""
         waiting = asyncio.ensure_future(self._make(steps))
         try:
             await asyncio.wait({waiting, self.ending}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ from fastmcp import FastMCP
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
-from mcp_types import TextContent, ToolAnnotations
+from mcp_types import ServerCapabilities, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import PrivateAttr
 
@@ -43,7 +43,7 @@ INSTRUCTIONS: Final = {
     " reads them in order.",
     "kv": "save_state() stores a text for all agents, read_state() reads it.",
 }
-"""What hosts tell the model; the first 200 characters say when to call what."""
+"""What hosts pass to the model; the first 200 characters say when to call what."""
 PROGRESS_EVERY: Final = 5.0
 """Seconds, for clients that ask for it."""
 SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
@@ -149,6 +149,13 @@ class ToolServer(FastMCP[Any]):
         )
         kinds = [kind for group in groups for kind in list_kinds().values() if kind.group == group]
         self._tools = {prefix + kind.tool: self._derive(kind, respond) for kind in kinds}
+        describe = self._mcp_server.get_capabilities
+
+        def announce(*arguments: Any, **options: Any) -> ServerCapabilities:
+            """Without prompts and resources: FastMCP has empty lists of them for clients that ask."""
+            return describe(*arguments, **options).model_copy(update={"prompts": None, "resources": None})
+
+        self._mcp_server.get_capabilities = announce  # type: ignore[method-assign]
 
     async def list_tools(self, *, run_middleware: bool = True) -> Sequence[Tool]:
         return [*self._tools.values()]

@@ -46,7 +46,7 @@ class Server:
     each problem, once, however often it occurs, and about its end."""
 
     def __init__(self, url: str, report: Callable[[str], None]) -> None:
-        """Raises InvalidError for what is no URL of NATS; the message never contains the URL."""
+        """Raises InvalidError unless it is a URL of NATS; the message never contains the URL."""
         try:
             parts = [urlsplit(each.strip()) for each in url.split(",")]
             is_good = all(each.scheme in ("nats", "tls") and each.hostname and each.port != 0 for each in parts)

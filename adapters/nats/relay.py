@@ -178,7 +178,7 @@ class Relay:
 
 
 def start(engine: Engine, url: str, report: Callable[[str], None] = print_note) -> None:
-    """Publish the log in a thread of its own, as long as the process runs: a server works without NATS, too. Raises
+    """Publish the log in a new thread, as long as the process runs: a server works without NATS, too. Raises
     InvalidError for a wrong URL."""
     server = Server(url, report)
 

@@ -248,7 +248,7 @@ class Subscriber:
                 raise self._refuse_history()
 
     def _begin_after(self, name: str, place: str) -> None:
-        """Raises InvalidError for what is no position and no bookmark."""
+        """Raises InvalidError unless it is a position or a bookmark."""
         try:
             check_place(place)
         except ValueError as error:
@@ -287,7 +287,7 @@ async def subscribe(
     counts instead of `after`. `report` gets a line about each outage. Raises InvalidError, NatsError and StoreError.
     """
     server = Server(url, report)
-    engine = await asyncio.to_thread(open_engine, store) if store is not None else None
+    engine = await asyncio.to_thread(open_engine, store, creates=False) if store is not None else None
     try:
         subscriber = Subscriber(server, engine, store_id, subjects, after, durable)
         events = subscriber.read()

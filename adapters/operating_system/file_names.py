@@ -27,28 +27,28 @@ _SCHEME: Final = re.compile(r"custom:|(?:[a-z]|file):$", re.IGNORECASE)
 
 
 @lru_cache(1024)
-def encode_path(path: str, room: int = MAX_NAME) -> str:
+def encode_path(path: str, length: int = MAX_NAME) -> str:
     """The path of a file as (part of) the name of a resource: unchanged if a claim may have this name.
 
-    `path`: from the root of its workspace, in NFC, with `/` at its end for a folder. `room`: characters of the result.
+    `path`: from the root of its workspace, in NFC, with `/` at its end for a folder. `length`: characters of the name.
     Two paths have two names: a file that is called as another one is encoded is encoded itself. Of a path that is too
     long, the last segments are replaced by their digest; of a folder, they are left out. Raises ValueError if not even
-    the first segment has room.
+    the first segment fits.
     """
     is_folder = path.endswith("/")
     segments = path.rstrip("/").split("/")
     last = len(segments) - 1
     names = [_shorten(_encode(segment, at == 0, at == last and not is_folder)) for at, segment in enumerate(segments)]
     text = "/".join(names) + "/" * is_folder
-    limit = room - _CUT  # also that of a folder, because what is below it may be cut there
-    if len(text) <= (limit if is_folder else room):
+    limit = length - _CUT  # also that of a folder, because what is below it may be cut there
+    if len(text) <= (limit if is_folder else length):
         return text
-    kept = 0
-    while len("/".join(names[: kept + 1])) < limit:
-        kept += 1
-    if not kept:
+    whole = 0  # segments that stay
+    while len("/".join(names[: whole + 1])) < limit:
+        whole += 1
+    if not whole:
         raise ValueError(f"must have at most {MAX_NAME} characters")
-    return "/".join((*names[:kept], "" if is_folder else _digest_of("/".join(names[kept:]))))
+    return "/".join((*names[:whole], "" if is_folder else _digest_of("/".join(names[whole:]))))
 
 
 def _encode(segment: str, is_first: bool, is_last: bool) -> str:

@@ -13,7 +13,7 @@ CANNOT_WRITE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_missing(path: str) -> bool:
-    """False if it cannot be known: whoever opens it learns why."""
+    """False if it cannot be known: opening the file will raise the reason."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -66,6 +66,12 @@ def sync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_full(path: str) -> bool:
+    """Whether the disk of a file has less than the 32 kB that SQLite needs to open its write-ahead log."""
+    disk = os.statvfs(os.path.dirname(path) or ".")
+    return disk.f_bavail * disk.f_frsize < 32_768
 
 
 def explain_read_only(path: str) -> str | None:

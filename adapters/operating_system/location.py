@@ -172,8 +172,8 @@ def list_linked(repository: Repository) -> dict[str, str]:
                 continue
             with suppress(StoreError):  # removed, or git is creating it
                 root = os.path.realpath(os.path.dirname(os.path.join(entry, read_pointer(f"{entry}/gitdir"))))
-                found = read_repository(root)
-                if found is not None and found.git_folder == entry:
+                linked = read_repository(root)
+                if linked is not None and linked.git_folder == entry:
                     roots[name] = root
     return roots
 

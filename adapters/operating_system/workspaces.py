@@ -23,7 +23,7 @@ from holdlog.adapters.operating_system.location import (
     find_state_folder,
     list_linked,
 )
-from holdlog.domain.claims.resource import check_claimable, check_resource
+from holdlog.domain.claims.resource import CUSTOM, FILE, check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
 from holdlog.domain.refusals import InvalidError, StoreError
 
@@ -31,8 +31,6 @@ MAIN: Final = "main"
 """The name of the default workspace, also in `file://main/<path>`."""
 MAX_LISTED: Final = 10
 """Workspaces that a refusal lists."""
-_FILE: Final = "file://"
-_CUSTOM: Final = "custom://"
 _NOT_IN_NAME: Final = rb"[^A-Za-z0-9._~!$&'()*+,;=@-]"
 """What the authority of a URI must not contain (RFC 3986, 3.2)."""
 _LIST: Final = r"\s*[,;]"
@@ -86,7 +84,7 @@ class Workspaces:
         """The name of a resource that a caller names; `is_new`: for a claim, which is refused if it protects nothing.
         Files in workspaces that are unknown (any more) keep their names, except in a claim. Raises ValueError, which
         says what to use instead."""
-        if text.startswith(_CUSTOM):
+        if text.startswith(CUSTOM):
             return text
         try:
             name = check_claimable(text)
@@ -97,20 +95,20 @@ class Workspaces:
                 raise
             name = check_resource(text)
         path = os.path.join(self.start, name)
-        if name.startswith(_FILE):
-            workspace, _, rest = name.removeprefix(_FILE).partition("/")
+        if name.startswith(FILE):
+            workspace, _, rest = name.removeprefix(FILE).partition("/")
             root = next((it.root for it in self.known if it.name == workspace), None)
             if root is None and workspace:
                 if not is_new:
                     return name
                 raise ValueError(f"must be in a known workspace ({self._list()}), or be custom://<name>")
             path = f"{root or ''}/{rest}"
-        found = self._find(path)
-        if found is None:
+        place = self._find(path)
+        if place is None:
             if self.known:
                 raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
             return path if self._is_absolute else name
-        resource = check_resource(self._prefix(*found) + found[0].spell(found[1]))
+        resource = check_resource(self._prefix(*place) + place[0].spell(place[1]))
         if is_new:
             self._require_one_file(resource)
         return resource
@@ -119,11 +117,11 @@ class Workspaces:
         """The resource of a file at an absolute path, whatever its name, or of a folder with `/` at its end; None
         outside of all workspaces."""
         try:
-            found = self._find(os.path.normpath(path) + "/" * path.endswith("/"))
-            if found is None:
+            place = self._find(os.path.normpath(path) + "/" * path.endswith("/"))
+            if place is None:
                 return encode_path(normalize("NFC", path)) if self._is_absolute and not self.known else None
-            prefix = self._prefix(*found)
-            return prefix + encode_path(found[0].spell(found[1]), MAX_NAME - len(prefix))
+            prefix = self._prefix(*place)
+            return prefix + encode_path(place[0].spell(place[1]), MAX_NAME - len(prefix))
         except ValueError:
             return None
 
@@ -132,7 +130,7 @@ class Workspaces:
         default = next((it for it in self.known if it.is_bare), None)
         if "://" in resource or resource.startswith("/") or default is None or default.root == self.start:
             return resource
-        return f"{_FILE}{default.name}/{resource}"
+        return f"{FILE}{default.name}/{resource}"
 
     def list_elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in all other workspaces: their names, and its resources there."""
@@ -162,16 +160,16 @@ class Workspaces:
 
     def _split(self, resource: str) -> tuple[list[Workspace], str]:
         """The workspaces of a resource, and its path there."""
-        if resource.startswith((_CUSTOM, "/")):
+        if resource.startswith((CUSTOM, "/")):
             return [], resource
-        if not resource.startswith(_FILE):
+        if not resource.startswith(FILE):
             return [it for it in self.known if it.is_bare], resource
-        name, _, path = resource.removeprefix(_FILE).partition("/")
+        name, _, path = resource.removeprefix(FILE).partition("/")
         return [it for it in self.known if it.name == name], path
 
     def _prefix(self, workspace: Workspace, path: str) -> str:
         is_shared = self._shares is not None and not workspace.is_bare and self._shares(workspace.root, path)
-        return "" if workspace.is_bare or is_shared else f"{_FILE}{workspace.name}/"
+        return "" if workspace.is_bare or is_shared else f"{FILE}{workspace.name}/"
 
     def _find(self, path: str) -> tuple[Workspace, str] | None:
         """The workspace of an absolute path and the path there. Links are followed, up to one that leads outside."""

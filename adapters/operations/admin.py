@@ -24,14 +24,14 @@ _EVENT_ID: Final = re.compile(r"[^\0\ud800-\udfff]+@[0-9]{1,18}")
 
 
 def check_checkpoint(text: str) -> str:
-    """Raises ValueError for what is no checkpoint."""
+    """Raises ValueError unless it is a checkpoint."""
     if _CHECKPOINT.fullmatch(text) is None:
         raise ValueError("must be a line of the command checkpoint: position, digest, time")
     return text
 
 
 def check_event_id(text: str) -> str:
-    """Raises ValueError for what is no id of an event."""
+    """Raises ValueError unless it is the id of an event."""
     if _EVENT_ID.fullmatch(text) is None:
         raise ValueError("must be the id of an event: STREAM@VERSION")
     return text

@@ -1,5 +1,6 @@
 """What all operations have in common: declaration, arguments, errors."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -27,6 +28,8 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
+MAX_LIMIT: Final = 1000
+"""Rows of a page."""
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 """All operations by name: surfaces are derived from them."""
 
@@ -39,7 +42,7 @@ class Operation(BaseModel):
     command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
     `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that
     `has_spaces` touches nothing but namespaces in arguments and results called so: callers in a space may use it. One
-    that is not `registered` is no method of the library.
+    that is not `registered` does not become a method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -162,8 +165,8 @@ def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
     first = error.errors(include_url=False, include_input=False)[0]
     place: Sequence[str | int] = first["loc"]
-    text = _TEXTS.get(first["type"]) or first["msg"].removeprefix("Value error, ").partition(", unable to")[0]
-    text = text.replace("Input should", "must").replace("a valid integer", "a whole number")
+    text = _TEXTS.get(first["type"]) or re.sub(r"^Value error, |(, unable to| after validation).*", "", first["msg"])
+    text = re.sub(r"\b(Input|List|String) should", "must", text).replace("a valid integer", "a whole number")
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
@@ -184,7 +187,7 @@ def refuse_bool(value: Any) -> Any:
 
 def encode_value(value: Any) -> Json:
     """The text of a JSON value. Raises ValueError for what JSON cannot carry unchanged: NaN and infinities, keys that
-    are no text, lone surrogates, other objects, more than 100 levels."""
+    are not texts, lone surrogates, other objects, more than 100 levels."""
     try:
         text = to_json(value)
         if from_json(text, allow_inf_nan=False) != value:
@@ -213,7 +216,7 @@ Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
 Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
 Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]
 Version = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(refuse_bool)]
-Limit = Annotated[int, Field(ge=1, le=1000), BeforeValidator(refuse_bool)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(refuse_bool)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 Duration = Annotated[float, Field(gt=0, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 JsonValue = Annotated[Any, PlainValidator(encode_value), WithJsonSchema({})]

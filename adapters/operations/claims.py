@@ -119,12 +119,12 @@ class Release(
         if self.resource is None and self.also:
             raise ValueError("also: needs a resource")
         if (self.outcome == "moved") != (self.moved_to is not None):
-            raise ValueError("moved_to: goes with outcome moved, which needs it")
+            raise ValueError("moved_to: is required with outcome moved, and allowed only with it")
         return self
 
 
 class EndClaims(Command):
-    """End all claims of a resource, whoever holds them. For people: no tool does it."""
+    """End all claims of a resource, of any holder. For people: no tool does it."""
 
     results = (Released, AlreadyFree, NotHolder)
     reads, decide = acquire.declare_release, acquire.end_claims
@@ -151,7 +151,7 @@ class Status(Query, name="status", group="claims", route="GET /claims/{resource}
         if self.resource is None and self.version is not None:
             raise ValueError("version: needs a resource")
         if self.resource is not None and (self.agent or self.after):
-            raise ValueError("resource: goes without agent and after")
+            raise ValueError("resource: cannot be combined with agent or after")
         return self
 
     def read(self, reader: Reader) -> Available | Held | BoardPage:
@@ -199,8 +199,8 @@ class FindEnd(Query):
         for version, *row in rows:
             if row[1] == "ClaimGranted":
                 current = version if json.loads(row[3]).get("instead_of") == current else current
-            elif (found := read_end(self.resource, *row)).grant == current:
-                end = found
+            elif (ended := read_end(self.resource, *row)).grant == current:
+                end = ended
                 break
         if end is None or (end.outcome != "expired" and end.forced_by is None):
             return None

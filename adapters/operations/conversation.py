@@ -15,7 +15,12 @@ from holdlog.domain.values import Json
 
 class _Part(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", defer_build=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+        extra="forbid",
+        defer_build=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        loc_by_alias=False,
     )
 
     def show(self) -> dict[str, Any]:

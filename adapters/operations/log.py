@@ -47,7 +47,7 @@ _PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES
 
 
 def check_place(after: int | str) -> int | str:
-    """Raises ValueError for what is no position and no bookmark."""
+    """Raises ValueError unless it is a position or a bookmark."""
     place = _PLACE.fullmatch(str(after))
     if place is None or int(place[1]) >= 2**63:
         raise ValueError("must be a position, or the bookmark of a page")
@@ -55,7 +55,7 @@ def check_place(after: int | str) -> int | str:
 
 
 def check_kind(kind: str) -> str:
-    """Raises ValueError for what is no kind of events, and no group of kinds."""
+    """Raises ValueError unless it is a kind of events, or a group of kinds."""
     if kind not in GROUPS and kind not in CONTENT:
         raise ValueError(f"must be of {', '.join(GROUPS)}, or an event such as ValueWritten")
     return kind

@@ -40,7 +40,7 @@ class Subscribe(NamedTuple):
 
 
 Step = Run | Subscribe | float | Any
-"""A float is a pause of so many seconds. Queries are asked, and other functions called in a thread of their own."""
+"""A float is a pause of so many seconds. Queries are read, and other functions are called in another thread."""
 Steps = Generator[Step, Any, Any]
 
 

@@ -192,7 +192,7 @@ class Update(
         if len(self.model_fields_set & records.COMPUTED) != 1:
             raise ValueError("give exactly one of merge, increment and append")
         if self.unique and self.op != "append":
-            raise ValueError("unique goes with append alone")
+            raise ValueError("unique needs append")
         return self
 
     @property

@@ -44,7 +44,7 @@ FILE: Final = "holdlog.toml"
 GIT_SECONDS: Final = 1.5
 """A hook has 5 s."""
 RETRY_SECONDS: Final = 30.0
-"""After git could not be asked."""
+"""Between attempts to run git."""
 MAX_BYTES: Final = 256 * 1024
 
 
@@ -153,7 +153,7 @@ def _parse(content: bytes) -> Policy:
 
 
 def _read_committed(worktree: Repository) -> bytes | None:
-    """The file of the commit HEAD; None if it has none: git is not asked where neither worktree nor index has one, as a
+    """The file of the commit HEAD; None if it has none: git does not run where neither worktree nor index has one, as a
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
     server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):

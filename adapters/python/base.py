@@ -51,13 +51,11 @@ class Handle:
         self._engine = open_engine(path)
         self._finalizer = weakref.finalize(self, Engine.close_unused, self._engine)
 
-    def _claim(self, kind: type[Claim], arguments: dict[str, Any]) -> Steps:
-        del arguments["self"]
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
-        return claim(kind.parse(arguments), caller, self._engine)
-
-    def _call_as(self, request_id: Any) -> Caller:
+    def _take_caller(self, arguments: dict[str, Any]) -> Caller:
+        """Remove `self` and `request_id` from the local names of a method. Returns who calls."""
+        arguments.pop("self", None)
+        if (request_id := arguments.pop("request_id", None)) is None:
+            return self._caller
         return self._caller._replace(request_id=require_label("request_id", request_id))
 
 
@@ -116,16 +114,11 @@ class BlockingHandle(Handle):
             raise
 
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        """`arguments` are the local names of a method, among them `self` and `request_id`."""
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return self._engine.run(kind.parse(arguments), caller)
 
     def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return kind.parse(arguments).run(self._engine, caller)
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
@@ -142,9 +135,10 @@ class BlockingHandle(Handle):
         return self._make(wait(kind.parse(arguments), self._engine))
 
     def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
-        if not arguments["wait_seconds"]:
-            return self._run(kind, arguments)
-        return self._make(self._claim(kind, arguments))
+        caller, command = self._take_caller(arguments), kind.parse(arguments)
+        if command.wait_seconds:
+            return self._make(claim(command, caller, self._engine))
+        return self._engine.run(command, caller)
 
     def _make(self, steps: Steps) -> Any:
         """Take the steps, and return what their generator returns."""
@@ -291,15 +285,11 @@ class AwaitableHandle(Handle, AsyncSteps):
             raise
 
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return await self._submit(kind.parse(arguments), caller)
 
     async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
+        caller = self._take_caller(arguments)
         return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
@@ -316,7 +306,8 @@ class AwaitableHandle(Handle, AsyncSteps):
         return await self._make(wait(kind.parse(arguments), self._engine))
 
     async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
-        return await self._make(self._claim(kind, arguments))
+        caller = self._take_caller(arguments)
+        return await self._make(claim(kind.parse(arguments), caller, self._engine))
 
 
 P = ParamSpec("P")

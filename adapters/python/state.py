@@ -80,7 +80,7 @@ class KeyValues:
 class State(Generic[T]):
     """One thread, opened by `create_state`. Each change is stored before its call returns, and one that raises did not
     happen. Data are those of the last `refresh`, with the changes of this State. For one thread of a program: another
-    opens a State of its own. Raises StoreError and UnavailableError as StateStore does."""
+    opens another State. Raises StoreError and UnavailableError as StateStore does."""
 
     def __init__(self, store: Handle, thread_id: str, kind: type[T], agent: str | None, is_owner: bool) -> None:
         self.thread_id = thread_id
@@ -240,7 +240,7 @@ class State(Generic[T]):
                 "namespace": namespace,
                 "key": key,
                 "value": value,
-                "expected_version": self._find_version(key),
+                "expected_version": self._versions.get(_check_key(key), 0),
             }
             for key, value in values.items()
         ] + [
@@ -256,9 +256,6 @@ class State(Generic[T]):
             else:
                 del self._values[step.key], self._versions[step.key]
         return written
-
-    def _find_version(self, key: str) -> int:
-        return self._versions.get(_check_key(key), 0)
 
     def _read_items(self) -> list[ThreadItem]:
         """All messages, and the current results."""

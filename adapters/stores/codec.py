@@ -7,10 +7,10 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final, NamedTuple
 
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import value_stream
+from holdlog.domain.names import AUTHORS, value_stream
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.state import Record
-from holdlog.domain.values import Json, encode
+from holdlog.domain.values import Json, dump, encode
 
 SALT_BYTES: Final = 16
 FIRST_DIGEST: Final = bytes(32)
@@ -50,8 +50,6 @@ class Foreign(NamedTuple):
     payload: str
 
 
-_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_AUTHORS: Final = ("updated_by", "deleted_by", "agent", "created_by", "revoked_by", "reverted_by", "redacted_by")
 _OTHER_SUBJECTS: Final = (("thread", "thread_id"), ("token", "token"))
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
@@ -69,7 +67,7 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
         elif kind is str:
             text = quote(value)
         else:
-            text = "true" if value is True else _dump(value)
+            text = "true" if value is True else dump(value)
         if name in content:
             payload += f',"{name}":{text}'
         else:
@@ -89,7 +87,7 @@ def encode_refusal(
     stream = value_stream(subject.namespace, key) if key is not None else f"claim:{resource}" if resource else ""
     for kind, name in _OTHER_SUBJECTS:
         stream = f"{kind}:{fields[name]}" if name in fields else stream
-    by = next(filter(None, map(fields.get, _AUTHORS)), "")
+    by = next(filter(None, map(fields.get, AUTHORS)), "")
     held_by = None if is_error else getattr(about, "held_by", None)
     message = str(refusal)[:_LONGEST_MESSAGE] if is_error else f"held by {held_by}" if held_by else ""
     texts = "".join(f',"{name}":{quote(text)}' for name, text in (("by", by), ("message", message)) if text)

@@ -4,7 +4,6 @@ The first line says what follows and where the log ended, the last one that noth
 was redacted, or exported without values: its hash keeps the chain whole.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -23,6 +22,7 @@ from holdlog.domain.claims.claim import ABSENCE, Claims
 from holdlog.domain.redaction import Imported
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 from holdlog.domain.state import State
+from holdlog.domain.values import dump
 from holdlog.projections.fold import refold
 from holdlog.projections.results import ExportedLog
 
@@ -31,7 +31,6 @@ MAX_LINE: Final = 64 * 1024 * 1024
 """Bytes of one event."""
 _HEADER: Final = ("position", "stream", "version", "topic", "at", "meta")
 _TYPES: Final = [int, str, int, str, int, str]
-_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, values: bool) -> ExportedLog:
@@ -46,15 +45,15 @@ def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, v
         position, digest = first - 1, bytes(before[0][0]) if before else FIRST_DIGEST
         about = {"holdlog_export": FORMAT, "store": view.read(sql.STORE_ID, {})[0][0], "first": first, "last": last}
         about |= {"log_end": end, "previous_digest": digest.hex()} | ({} if values else {"values": False})
-        file.write(f"{_dump(about)}\n".encode())
+        file.write(f"{dump(about)}\n".encode())
         for row in islice(read_log(view, position), last - position):
             if row[0] != position + 1:
                 break
-            file.write(f"{_dump(_describe(row, values))}\n".encode())
+            file.write(f"{dump(_describe(row, values))}\n".encode())
             position, digest = row[0], bytes(row[-1])
     if position < last:
         raise StoreError(f"the log lacks an event after position {position}; run `holdlog verify`")
-    file.write(f"{_dump({'end': last, 'digest': digest.hex()})}\n".encode())
+    file.write(f"{dump({'end': last, 'digest': digest.hex()})}\n".encode())
     return ExportedLog(first, last, digest.hex())
 
 

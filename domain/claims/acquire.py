@@ -96,7 +96,7 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def end_claims(command: Any, state: State, moment: Moment) -> Decision:
-    """End all grants of the resource, whoever holds them: a person decided so. Its queue stays."""
+    """End all grants of the resource, because a person decided so. Its queue stays."""
     board: Board = state.board
     board.start(moment)
     overlapping = list(board.list_grants(command.resource))

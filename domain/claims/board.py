@@ -2,7 +2,7 @@
 
 The way of a claim: the store fills a Board with rows (adapters/stores/board.py); the engine settles it, which ends what
 is due and grants what is free (queue.py); the command decides (acquire.py) and records events, with which the board
-evolves at once (claim.py); its result is said from the board (describe.py); the store writes the rows that changed.
+evolves at once (claim.py); its result is read from the board (describe.py); the store writes the rows that changed.
 
 The rule: a claim is granted if it is compatible with every live grant of others, and with every earlier ticket whose
 waiter is in a call now, unless that waiter itself waits for the caller.
@@ -173,9 +173,11 @@ class Board:
                 self.keep_holder(self.drop_dead(holder).hear(caller, now, caller.handle if is_back else None))
 
     def drop_dead(self, holder: Holder) -> Holder:
-        """The holder as one without a process, if none of those lives that beat for it."""
+        """The holder as one without a process, if none of those lives that beat for it; below the caller's host, if its
+        own has ended, as in a conversation that was resumed."""
         is_dead = holder.handles and self._lives(*holder.handles) is False
-        return holder._replace(handles=()) if is_dead else holder
+        host = self.moment.caller.host if self._lives(holder.host) is False else holder.host
+        return holder._replace(host=host, handles=() if is_dead else holder.handles)
 
     def hand_over(self, left: Who, heir: Who) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would

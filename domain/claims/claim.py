@@ -102,17 +102,6 @@ class FileChanged(NamedTuple):
     sha256: str | None
 
 
-ClaimEvent = (
-    ClaimGranted
-    | ClaimReleased
-    | ClaimExpired
-    | OfferExpired
-    | ClaimQueued
-    | ClaimUnqueued
-    | ClaimHandedOver
-    | FileChanged
-)
-
 # --- state
 
 
@@ -122,7 +111,7 @@ class Claim(NamedTuple):
     resource, which later ones in another mode have replaced.
 
     No part of the view: `deadline` (steady clock): of a grant with its own lease, of an offer, or of a ticket whose
-    waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note` as last said.
+    waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note`: the latest.
     """
 
     resource: str

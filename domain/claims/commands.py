@@ -96,7 +96,7 @@ class Finish(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """A grant with a lease of its own, in microseconds, that a process prolongs."""
+    """A grant with its own lease, in microseconds, that a process prolongs."""
 
     resource: str
     version: int
@@ -172,8 +172,9 @@ class Call(NamedTuple):
         holder = board.holders.get(who)
         if holder is None or board.find_end_of(holder) <= board.now:
             return board.events, None
+        holder = board.drop_dead(holder)
         if self.begins is not None:
-            holder = board.drop_dead(holder).begin_call(self.begins, board.now + self.lasts)
+            holder = holder.begin_call(self.begins, board.now + self.lasts)
         for call in [it for it in dict(holder.open_calls) if self.ends in (it, "*")]:
             holder = holder.hear(moment.caller, board.now, moment.caller.handle).end_call(call, board.now)
         board.keep_holder(holder)

@@ -8,6 +8,7 @@ from holdlog.domain.claims.claim import Claim, Ended
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import list_covering, overlap
 from holdlog.domain.claims.results import (
+    SAME_NAME,
     AlreadyClaimed,
     Busy,
     Claimed,
@@ -92,7 +93,8 @@ def refuse_release(resource: str, who: Who, board: Board) -> Any:
     if end is not None and end.outcome == "expired" and (end.holder, end.of_session) == (who.agent, who.session):
         return Expired(resource, held_by)
     if held_by is not None:
-        return NotHolder(resource, held_by, end.note if end is not None and end.forced_by is not None else None)
+        hint = SAME_NAME if held_by == who.agent else NotHolder._field_defaults["hint"]
+        return NotHolder(resource, held_by, end.note if end is not None and end.forced_by is not None else None, hint)
     return None if end is not None else NeverClaimed(resource)
 
 

@@ -53,7 +53,7 @@ class Holder(NamedTuple):
     """A row of the table `holders`. `lease`, `idle_limit`: as of its first caller; `handles`: what beats for it, open
     stores of processes; `host`: the program that runs the agent, as far as it is known; `has_left`: its last handle
     was closed; `open_calls`: ids of calls that have not ended, with the time after which they count as ended;
-    `lost`: what it has lost and not been told."""
+    `lost`: what it has lost and no response has reported."""
 
     who: Who
     expires_at: int

@@ -6,9 +6,9 @@ from typing import Final
 
 from holdlog.domain.names import check_name, check_printable
 
-_CUSTOM: Final = "custom://"
-_FILE: Final = "file://"
-_HALF: Final = (_CUSTOM[:-1], _FILE[:-1])
+CUSTOM: Final = "custom://"
+FILE: Final = "file://"
+_HALF: Final = (CUSTOM[:-1], FILE[:-1])
 _MALFORMED: Final = re.compile(r"custom(:(?!//)|[\\/]{2})", re.IGNORECASE)
 
 
@@ -17,12 +17,12 @@ def check_resource(text: str) -> str:
     """Return the canonical spelling: `./a//b.py` and `a\\b.py` are `a/b.py`; a trailing slash stays. Raises ValueError
     for `..` and unknown schemes."""
     text = check_name(text)
-    if text.startswith(_CUSTOM):
-        if not check_name(text.removeprefix(_CUSTOM)).strip("/"):
+    if text.startswith(CUSTOM):
+        if not check_name(text.removeprefix(CUSTOM)).strip("/"):
             raise ValueError("must name something behind custom://")
         return text
-    if text.startswith(_FILE):
-        return _FILE + _check_path(text.removeprefix(_FILE))
+    if text.startswith(FILE):
+        return FILE + _check_path(text.removeprefix(FILE))
     path = _check_path(text) if "://" not in text else ""
     if not path or path.startswith(_HALF):  # as a subtree, `custom:/` would cover every custom name
         raise ValueError("must be a path, file://<workspace>/<path> or custom://<name>")
@@ -36,7 +36,7 @@ def check_claimable(text: str) -> str:
     _require_well_formed(text)
     resource = check_resource(check_name(check_printable(text)))
     _require_well_formed(resource)
-    if not resource.startswith(_CUSTOM) and ("*" in resource or "?" in resource):
+    if not resource.startswith(CUSTOM) and ("*" in resource or "?" in resource):
         raise ValueError(
             "must not contain * or ?: a pattern protects nothing; claim the folder with a trailing slash, such as src/,"
             " or list the files in also"

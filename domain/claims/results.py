@@ -73,6 +73,12 @@ class AlreadyClaimed(NamedTuple):
     status: Literal["already_claimed"] = "already_claimed"
 
 
+SAME_NAME: Final = (
+    "Another session with this name holds it. If this is you, pass the receipt you were given. Otherwise"
+    " choose a name of your own, such as claude-7f3a."
+)
+
+
 class Busy(NamedTuple):
     """Another holds it, or waits for it in a call. `holder_connected`: whether the holder's process lives, where it can
     be known. `principal`: that of the holder. `ticket` and `queue_position`: the caller's place in the queue, with
@@ -101,10 +107,7 @@ class Busy(NamedTuple):
     @property
     def hint(self) -> str:
         if self.same_name:
-            return (
-                "Another session with this name holds it. If this is you, pass the receipt you were given. Otherwise"
-                " choose a name of your own, such as claude-7f3a."
-            )
+            return SAME_NAME
         return (
             "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies"
             " you; it does not reserve a place."

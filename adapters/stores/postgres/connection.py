@@ -1,5 +1,7 @@
 """Connections to PostgreSQL: where the store is, settings, deadlines, errors."""
 
+import logging
+import re
 import time
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
@@ -11,6 +13,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdlog.adapters.engine.port import COMMIT_SECONDS
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+
+for _logger in ("psycopg", "psycopg_pool"):
+    logging.getLogger(_logger).addHandler(logging.NullHandler())  # refusals report failures, and once
 
 SCHEMA: Final = "holdlog"
 """The schema of a URL that names none with `?schema=`."""
@@ -34,6 +39,9 @@ SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives
 SET default_transaction_isolation = 'read committed'"""
 """Plans are kept, and use the keys even if they were made while the tables were small. The database notices within
 20 s that a host is gone, and ends the transaction of a stopped process after 10 s."""
+
+_WRONG_URL: Final = re.compile(r"FATAL: .*(does not exist|not permitted|authentication failed|pg_hba)|no password")
+"""In the message of a refused connection: libpq has no SQLSTATE of it."""
 
 
 class Target(NamedTuple):
@@ -92,9 +100,11 @@ def parse_url(url: str) -> Target:
 
 def connect(target: Target, statements: str = "") -> Connection:
     """Connect to the store's schema and execute the statements; later ones are committed one by one. Raises
-    psycopg.Error."""
+    StoreError, psycopg.Error."""
     connection = Connection.connect(name_server(target), **OPTIONS)
     try:
+        if not statements:  # the first connection, as the store is opened
+            _refuse_pooler(connection, target)
         configure(connection, target)
         if statements:
             connection.prepare_threshold = None  # after a rollback, psycopg deallocates its statements, and ours
@@ -103,6 +113,23 @@ def connect(target: Target, statements: str = "") -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _refuse_pooler(connection: Connection, target: Target) -> None:
+    """Raise StoreError for a pooler that binds a client to a connection for one transaction only: another client gets
+    the same. Poolers show by process ids of their own."""
+    process = _read_process(connection)
+    if process != connection.info.backend_pid:
+        with Connection.connect(name_server(target), **OPTIONS) as other:
+            if _read_process(other) == process:
+                raise StoreError(
+                    "this pooler (PgBouncer in transaction mode?) would lose notifications and prepared statements; use"
+                    " the database's own URL, or session mode"
+                )
+
+
+def _read_process(connection: Connection) -> int:
+    return int(connection.execute("SELECT pg_backend_pid()").fetchall()[0][0])
 
 
 def name_server(target: Target) -> str:
@@ -142,16 +169,14 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
     if in_doubt:
         return UnavailableError(f"the write may have happened; the database reported an error: {text}", in_doubt=True)
     match error:
-        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return StoreError(f"the database refused the login: {text}")
-        case errors.InvalidCatalogName():
-            return StoreError(f"{text}; create it, or use another database")
+        case psycopg.OperationalError() if error.sqlstate is None and _WRONG_URL.search(text):
+            return StoreError(f"{text}; check the user, the password and the database in the URL")
         case errors.InsufficientPrivilege():
             return StoreError(f"the database refused: {text}; grant the right to the role, or use another role")
         case errors.ReadOnlySqlTransaction():
             return UnavailableError(f"the database is read-only; use its primary: {text}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
-            return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
+            return StoreError(f"the store's tables are missing: {text}; restore a dump, or use another ?schema=")
         case psycopg.DataError() | psycopg.IntegrityError() | errors.ProgramLimitExceeded():
             return StoreError(f"the database does not accept this: {text}")
         case errors.LockNotAvailable():

@@ -50,6 +50,7 @@ class Listener:
         while not self._is_closed:
             with suppress(psycopg.Error), connect(self._target, f"LISTEN {self._channel}") as connection:
                 connection.silence = RESPONSE_SECONDS
+                connection.add_notify_handler(lambda notification: None)  # without one, psycopg collects them
                 self._is_ready.set()
                 pause = 0.05
                 self._listen(connection)

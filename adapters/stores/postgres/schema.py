@@ -9,7 +9,7 @@ from psycopg import sql
 
 from holdlog.adapters.stores import sql as shared
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import NoStoreError, StoreError
 
 # PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile, and the index takes the end of a result, which
 # is its checksum. That is in no envelope, as it has no salt: a redacted text could be guessed from it.
@@ -123,8 +123,8 @@ PREPARE put_holders ({", ".join(["text[]"] * 12)}) AS INSERT INTO holders
 """
 
 
-def create_store(connection: Connection, schema: str) -> None:
-    """Create the tables, if they are missing, and check that they are those of a store. Raises StoreError,
+def require_store(connection: Connection, schema: str, creates: bool) -> None:
+    """Check that the tables are those of a store, after it `creates` those that are missing. Raises StoreError,
     psycopg.Error."""
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise StoreError("the database has another encoding than UTF8; create one with UTF8")
@@ -133,6 +133,8 @@ def create_store(connection: Connection, schema: str) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(f"holdlog {schema}".encode()),))
         query = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
         tables = {name for (name,) in connection.execute(query, (schema,))}
+        if not tables and not creates:
+            raise NoStoreError(f"there is no store in the schema {schema} yet; the first claim or set creates it")
         if not tables:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute("; ".join((_TABLES, *shared.INDEXES)))

@@ -31,7 +31,7 @@ from holdlog.adapters.stores.postgres.connection import (
     refuse,
 )
 from holdlog.adapters.stores.postgres.listener import Listener
-from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema, translate
+from holdlog.adapters.stores.postgres.schema import PREPARE, require_schema, require_store, translate
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
@@ -57,7 +57,7 @@ class PostgresStore:
 
     is_local = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, creates: bool = True) -> None:
         """Open the store, or create it in its schema. Raises StoreError, UnavailableError."""
         self._target = parse_url(url)
         self._writer: Connection | None = None
@@ -79,7 +79,7 @@ class PostgresStore:
         )
         try:
             with connect(self._target) as connection:
-                create_store(connection, self._target.schema)
+                require_store(connection, self._target.schema, creates)
                 self._read_clock(connection)
         except psycopg.Error as error:
             raise refuse(error) from error

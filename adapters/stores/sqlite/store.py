@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdlog.adapters.engine import port
 from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
-from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
+from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, is_full
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
@@ -376,13 +376,15 @@ class SqliteStore:
         self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
         if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
+            if code == sqlite3.SQLITE_IOERR and is_full(self._path):
+                text = f"the disk of {self._path} is full; free some space, and try again"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
-            f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
-            " -wal before you restore a backup, which lacks all newer events"
+            f"{self._path} is damaged or not a SQLite file ({error}); keep the file and its -wal before you"
+            " restore a backup, which lacks all newer events"
         )
 
     # --- care
