@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from holdlog.adapters.hooks.clients import CLIENTS, Project
-from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Target, plan, write
+from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Originals, Target, plan, write
 from tests.support.programs import run
 
 SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
@@ -25,11 +25,13 @@ class Setup:
     def __init__(self, tmp_path, name, *entries, **more):
         self.path = tmp_path / name
         self.target = target(self.path, *entries, **more)
+        self.originals = Originals(str(tmp_path))
 
     def change(self, undo=False):
         """Returns whether there was something to do."""
-        edit = plan(self.target, undo)
+        edit = plan(self.target, undo, self.originals.texts.get(str(self.path)))
         if edit is not None:
+            self.originals.note(edit)
             write(edit)
         return edit is not None
 
@@ -44,15 +46,15 @@ def setup(tmp_path):
 
 BEFORE = [
     None,
-    '{\n\t"note": 1,\n\t"version": 1\n}\n',
-    json.dumps({"version": 1, "mcpServers": {"x": {}}, "hooks": {"Stop": [OTHER]}}, indent=4),
-    '\ufeff{\r\n  "a": "é",\r\n  "version": 1\r\n}\r\n',
+    '{\n\t"note": 1,\n\t"mcpServers": {},\n\t"hooks": {\n\t\t"Stop": []\n\t}\n}\n',
+    json.dumps({"mcpServers": {"x": {}}, "hooks": {"Stop": [OTHER]}}, indent=4),
+    '\ufeff{\r\n  "a": "é",\r\n  "mcpServers": {},\r\n  "hooks": {\r\n    "Stop": []\r\n  }\r\n}\r\n',
 ]
 
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_undo_restores_the_file_byte_by_byte(setup, before):
-    file = setup(".deep/plugins/a.json", Entry(("version",), 1), SERVER, HOOK)
+    file = setup(".deep/plugins/a.json", SERVER, HOOK)
     if before is not None:
         file.path.parent.mkdir(parents=True)
         file.path.write_bytes(before.encode())
@@ -65,7 +67,7 @@ def test_undo_restores_the_file_byte_by_byte(setup, before):
     assert file.path.parent.parent.exists() == (before is not None)
 
 
-def test_undo_keeps_what_a_person_added_since(setup):
+def test_undo_keeps_what_a_person_added_since_and_empty_containers(setup):
     file = setup("a.json", SERVER, HOOK)
     file.path.write_text('{"mcpServers": {}, "hooks": {"Stop": []}}')
     file.change()
@@ -73,7 +75,7 @@ def test_undo_keeps_what_a_person_added_since(setup):
     content["hooks"]["Stop"].append(OTHER)
     file.path.write_text(json.dumps(content | {"env": {"A": "1"}}))
     file.change(undo=True)
-    assert json.loads(file.text()) == {"hooks": {"Stop": [OTHER]}, "env": {"A": "1"}}
+    assert json.loads(file.text()) == {"mcpServers": {}, "hooks": {"Stop": [OTHER]}, "env": {"A": "1"}}
 
 
 def test_hook_with_another_path_of_holdlog_is_replaced_and_a_server_of_a_person_stays(setup):

@@ -63,7 +63,7 @@ def run_token(words: list[str]) -> int:
         )  # fmt: skip
         code = call("token", TokenCreate, (), parser.parse_args(rest))
         if not code:
-            print_note("a server over HTTP that was started before the first token asks for none until you restart it")
+            print_note("a server over HTTP that was started before the first token asks for none until it is restarted")
         return code
     kind, places = (TokenRevoke, ("token",)) if action == "revoke" else (TokenList, ())
     add_fields(parser, kind, places)

@@ -49,7 +49,7 @@ def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
     raise MissingStoreError(place, 0 if is_new else 1)
 
 
-def open_to_write(options: Namespace) -> Engine:
+def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
     """The store of a command, which may create it. A note says so if --db names it: it may be mistyped. Raises
     StoreError, UnavailableError."""
     place = find_place(options.db)
@@ -57,7 +57,7 @@ def open_to_write(options: Namespace) -> Engine:
     if place != ":memory:" and not is_url(place):
         prepare_folder(place, os.environ)
     engine = open_engine(place)
-    if is_new and options.db is not None:
+    if is_new and notes_new and options.db is not None:
         print_note(f"created the store {place}")
     return engine
 

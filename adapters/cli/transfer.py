@@ -70,7 +70,7 @@ def import_(words: list[str]) -> int:
     place = find_place(options.db)
     is_new = not has_store(place)
     try:
-        with closing(open_to_write(options)) as engine:
+        with closing(open_to_write(options, notes_new=False)) as engine:
             result = operation.run(engine, find_caller(options, engine)[0])
     except BaseException:
         if is_new and not is_url(place):

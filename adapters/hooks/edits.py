@@ -51,10 +51,11 @@ class Target(NamedTuple):
             return f"{first}\n{self.line}  {_mark(self)}\n{rest}"
         return _add_block(text, self)
 
-    def remove(self, text: str) -> str | None:
-        """The text without what init adds; None if nothing is left. Raises ValueError."""
+    def remove(self, text: str, before: str | None = None) -> str | None:
+        """The text without what init adds; None if nothing is left. `before`: as it was, if that is known. Raises
+        ValueError."""
         if self.entries:
-            return _remove_entries(text, self.entries)
+            return _remove_entries(text, self.entries, before)
         if self.line:
             text = re.sub(rf"(?m)^.*{re.escape(_mark(self))}\r?\n?", "", text)
         else:
@@ -83,10 +84,10 @@ class CommentedError(ValueError):
     """A file of JSON has comments, which an edit would lose. The message is what to add by hand."""
 
 
-def plan(target: Target, undo: bool) -> Edit | None:
-    """The change of a file; None if there is none. Raises ValueError, OSError."""
+def plan(target: Target, undo: bool, before: str | None = None) -> Edit | None:
+    """The change of a file; None if there is none. `before`: its text before init. Raises ValueError, OSError."""
     text = read_text(target.path)
-    after = target.add(text or "") if not undo else None if text is None else target.remove(text)
+    after = target.add(text or "") if not undo else None if text is None else target.remove(text, before)
     return None if after == text else Edit(target.path, target.what, text, after, bool(target.line))
 
 
@@ -168,33 +169,32 @@ def _add_entries(text: str, entries: Sequence[Entry]) -> str:
     return _dump(tree, text) if missing else text
 
 
-def _remove_entries(text: str, entries: Sequence[Entry]) -> str | None:
+def _remove_entries(text: str, entries: Sequence[Entry], before: str | None) -> str | None:
     try:
-        tree = parse_json(text)
+        tree, original = parse_json(text), parse_json(before or "")
     except CommentedError:
         return text
-    named = [entry for entry in entries if "holdlog" in json.dumps([entry.path, entry.value])]
-    others = {entry.path[0]: entry.value for entry in entries if entry not in named}  # of no use alone
-    removed = [entry for entry in named if _remove(tree, entry)]
+    removed = [entry for entry in entries if _remove(tree, entry, original)]
     if not removed:
         return text
-    return None if tree.items() <= others.items() else _dump(tree, text)
+    return None if tree == {} and before is None else _dump(tree, text)
 
 
-def _remove(tree: Any, entry: Entry) -> bool:
-    """Remove an entry, and the containers that are empty then. Returns whether it was there."""
+def _remove(tree: Any, entry: Entry, original: Any) -> bool:
+    """Remove an entry, and the containers that init made for it. Returns whether it was there."""
     parent, last = _find(tree, entry.path[:-1]), entry.path[-1]
     there = _find(parent, [last])
+    if there is None or there == _find(original, entry.path):
+        return False
     if entry.is_item and isinstance(there, list):
         parent[last] = [item for item in there if not _is_own(item, entry)]
-    elif there is not None and not entry.is_item and _is_own(there, entry):
+    elif not entry.is_item and _is_own(there, entry):
         del parent[last]
-    is_removed = _find(parent, [last]) != there
+    is_removed = parent.get(last) != there
     for end in range(len(entry.path), 0, -1):
-        *path, key = entry.path[:end]
-        holder = _find(tree, path)
-        if is_removed and holder and holder.get(key) in ({}, []):
-            del holder[key]
+        path, holder = entry.path[:end], _find(tree, entry.path[: end - 1])
+        if holder and holder.get(path[-1]) in ({}, []) and _find(original, path) is None:
+            del holder[path[-1]]
     return bool(is_removed)
 
 
@@ -289,3 +289,24 @@ def _search(text: str, comment: str) -> re.Match[str] | None:
 
 def _mark(target: Target) -> str:
     return f"# holdlog: {target.what}"
+
+
+# --- what was there before
+
+
+class Originals:
+    """The texts of files before init changed them, in a private file in the folder of the store."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self._path = folder, os.path.join(folder, "init.json")
+        self.texts: dict[str, str | None] = {}
+        with suppress(OSError, ValueError), open(self._path, encoding="utf-8") as file:
+            self.texts = dict(json.load(file))
+
+    def note(self, edit: Edit) -> None:
+        """Note a change that is about to be written. Raises OSError."""
+        self.texts.setdefault(edit.path, edit.before)
+        part = f"{self._path}.part"
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            json.dump(self.texts, file)
+        os.rename(part, self._path)

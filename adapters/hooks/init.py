@@ -20,6 +20,7 @@ from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.hooks.edits import (
     CommentedError,
     Edit,
+    Originals,
     Target,
     list_block,
     plan,
@@ -77,10 +78,11 @@ def run(words: list[str]) -> int:
     project, store = find_project()
     if options.url is not None:
         project = project._replace(server=_name_server(options))
+    originals = Originals(os.path.dirname(store))
     if options.new_worktree:
-        return _set_up_worktree(project)
+        return _set_up_worktree(project, originals)
     names = list(dict.fromkeys(options.client or _find_clients(project, options)))
-    planned = _plan(project, names, os.path.dirname(store), options)
+    planned = _plan(project, names, originals, options)
     for problem in planned.problems:
         print_note(problem)
     for remark in planned.remarks:
@@ -92,7 +94,7 @@ def run(words: list[str]) -> int:
         return 0
     if not options.undo:
         _prepare_store(store)
-    is_sound = not planned.problems and _write(planned.edits, project)
+    is_sound = not planned.problems and _write(planned.edits, project, originals)
     for name in () if options.undo else names:
         line, starts = start_server(project)
         is_sound &= starts
@@ -243,8 +245,7 @@ def _list_roots(project: Project) -> list[str]:
     return list(dict.fromkeys(roots))
 
 
-def _plan(project: Project, names: Sequence[str], folder: str, options: Namespace) -> Plan:
-    """`folder`: that of the store."""
+def _plan(project: Project, names: Sequence[str], originals: Originals, options: Namespace) -> Plan:
     planned, roots = Plan([], [], []), _list_roots(project)
     targets = [it for name in names for it in CLIENTS[name].targets(project)]
     for root in roots[1:]:
@@ -252,25 +253,25 @@ def _plan(project: Project, names: Sequence[str], folder: str, options: Namespac
         targets += [it for it in there if it.path.startswith(f"{root}/")]
     for target in targets:
         if not options.undo or options.client or target.path.startswith(tuple(f"{it}/" for it in roots)):
-            _add(target, planned, options)
+            _add(target, planned, originals, options)
     created = [it.path for it in planned.edits if it.before is None]
     if (exclude := _exclude(roots, created, [it.path for it in targets], options)) is not None:
-        _add(exclude, planned, options, undo=not exclude.block)
+        _add(exclude, planned, originals, options, undo=not exclude.block)
     others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
     if options.undo and any(_is_used((project.root, it)) for it in others):
         return planned  # they need the server and the hooks of git
     if project.server is not None:
-        target = Target(f"{folder}/{SERVER_FILE}", "names the server", block="\n".join(project.server))
-        _add(target, planned, options)
+        target = Target(f"{originals.folder}/{SERVER_FILE}", "names the server", block="\n".join(project.server))
+        _add(target, planned, originals, options)
     for target in _list_git_hooks(project, planned, options):
-        _add(target, planned, options)
+        _add(target, planned, originals, options)
     return planned
 
 
-def _add(target: Target, planned: Plan, options: Namespace, undo: bool | None = None) -> None:
+def _add(target: Target, planned: Plan, originals: Originals, options: Namespace, undo: bool | None = None) -> None:
     name = os.path.relpath(target.path) if not target.path.startswith(os.path.expanduser("~/.")) else target.path
     try:
-        edit = plan(target, options.undo if undo is None else undo)
+        edit = plan(target, options.undo if undo is None else undo, originals.texts.get(target.path))
     except CommentedError as error:
         planned.remarks.append(f"{name} has comments, so it is left as it is; add to it by hand: {error}")
         return
@@ -387,11 +388,12 @@ def _prepare_store(store: str) -> None:
         open_engine(store).close()
 
 
-def _write(edits: Sequence[Edit], project: Project) -> bool:
+def _write(edits: Sequence[Edit], project: Project, originals: Originals) -> bool:
     """Write the changes. Returns whether all were written."""
     is_sound = True
     for edit in edits:
         try:
+            originals.note(edit)
             write(edit)
         except (OSError, StoreError) as error:
             print_note(f"{_shorten(edit.path, project)} is left as it is: {getattr(error, 'strerror', None) or error}")
@@ -399,7 +401,7 @@ def _write(edits: Sequence[Edit], project: Project) -> bool:
     return is_sound
 
 
-def _set_up_worktree(project: Project) -> int:
+def _set_up_worktree(project: Project, originals: Originals) -> int:
     """Set up the hosts that init set up in another worktree of the repository, without a word."""
     options: Any = Namespace(undo=False, client=None, tracked=False, git_hook=False)
     planned, others = Plan([], [], []), _list_roots(project)[1:]
@@ -407,5 +409,5 @@ def _set_up_worktree(project: Project) -> int:
         if any(_is_used((root, it)) for root in others for it in client.targets(project._replace(root=root))):
             for target in client.targets(project):
                 if target.path.startswith(f"{project.root}/"):
-                    _add(target, planned, options)
-    return 0 if _write(planned.edits, project) and not planned.problems else 1
+                    _add(target, planned, originals, options)
+    return 0 if _write(planned.edits, project, originals) and not planned.problems else 1
