@@ -50,7 +50,7 @@ for path in pathlib.Path("src").glob("*.py"):
     for task, total in set(re.findall(r"(task \d+) part \d of (\d)", text)):
         parts[task, int(total)] += len(set(re.findall(task + r" part \d", text)))
 time.sleep(float(pathlib.Path("seconds").read_text()))
-print(*(f"half-done: {task}" for (task, total), number in parts.items() if number < total), sep="\\n")
+print(*(f"half-done: {task}" for (task, total), number in parts.items() if number < total), sep="\n")
 """
 CHECK_COMMAND = f"{shlex.quote(sys.executable)} check.py"
 ROWS = (
@@ -64,13 +64,14 @@ Json = dict[str, Any]
 
 
 class Size(NamedTuple):
-    """Of a run. `pace`: how many times longer agents think, and tests run."""
+    """Of a run. `pace`: how many times longer agents think and tests run. `is_careful`: agents have no bad habits."""
 
     seed: int
     agents: int
     tasks: int
     files: int
-    pace: float
+    pace: float = 1
+    is_careful: bool = False
 
 
 class Part(NamedTuple):
@@ -100,14 +101,15 @@ class Task(NamedTuple):
 def plan(size: Size) -> dict[str, list[Task]]:
     """The tasks of each agent: two files each; one change in three is at a file's end."""
     chance = random.Random(size.seed)
+    ways, commits, habits = (it[: 1 if size.is_careful else None] for it in (WAYS, COMMITS, HABITS))
     planned: dict[str, list[Task]] = {name: [] for name in NAMES[: size.agents]}
     for number in range(size.tasks):
         name = NAMES[number % size.agents]
         paths = [f"src/module_{it}.py" for it in chance.sample(range(size.files), 2)]
         marks = [f"task {number} part {part} of 2 by {name}" for part in (1, 2)]
         places = [FUNCTIONS - 1 if chance.random() < 1 / 3 else chance.randrange(FUNCTIONS) for _ in paths]
-        parts = (Part(*it, chance.choice(WAYS)) for it in zip(paths, marks, places, strict=True))
-        planned[name].append(Task(number, tuple(parts), chance.choice(COMMITS), chance.choice(HABITS)))
+        parts = (Part(*it, chance.choice(ways)) for it in zip(paths, marks, places, strict=True))
+        planned[name].append(Task(number, tuple(parts), chance.choice(commits), chance.choice(habits)))
     return planned
 
 
@@ -132,7 +134,7 @@ class Host:
         self._environment = environment({"PATH": path, **_git_settings(name)})
         self._seen: dict[str, str] = {}
         self._calls = 0
-        self.counts: dict[str, float] = defaultdict(float)
+        self.counts: dict[str, Any] = defaultdict(int)
 
     def hook(self, event: str, tool: str = "", **fields: Any) -> str:
         """Why the hooks deny a call; empty if they allow it."""
@@ -156,13 +158,19 @@ class Host:
         self.hook("PostToolUse", "Read", tool_input={"file_path": str(self._folder / path)})
         return text
 
-    def edit(self, path: str, old: str, new: str) -> Outcome:
-        arguments = {"file_path": str(self._folder / path), "old_string": old, "new_string": new}
-        return self._call("Edit", arguments, lambda: self._write(path, old, new))
+    def change(self, tool: str, path: str, old: str, new: str) -> Outcome:
+        """Edit replaces a passage, Write the whole file. Both fail if the file has changed since it was read."""
+        texts = {"old_string": old, "new_string": new} if tool == "Edit" else {"content": new}
 
-    def write(self, path: str, text: str) -> Outcome:
-        arguments = {"file_path": str(self._folder / path), "content": text}
-        return self._call("Write", arguments, lambda: self._write(path, self._seen[path], text))
+        def write() -> Outcome:
+            current = (self._folder / path).read_text()
+            if current != self._seen[path] or current.count(old) != 1:
+                return Outcome("failed", "File has been modified since read. Read it again before you change it.")
+            self._seen[path] = current.replace(old, new)
+            (self._folder / path).write_text(self._seen[path])
+            return Outcome("", "")
+
+        return self._call(tool, {"file_path": str(self._folder / path), **texts}, write)
 
     def shell(self, command: str) -> Outcome:
         def run() -> Outcome:
@@ -180,14 +188,6 @@ class Host:
         self.hook("PostToolUseFailure" if outcome.problem else "PostToolUse", tool, **call)
         return outcome
 
-    def _write(self, path: str, old: str, new: str) -> Outcome:
-        current = (self._folder / path).read_text()
-        if current != self._seen[path] or current.count(old) != 1:
-            return Outcome("failed", "File has been modified since read. Read it again before attempting to write it.")
-        self._seen[path] = current.replace(old, new)
-        (self._folder / path).write_text(self._seen[path])
-        return Outcome("", "")
-
     def _run(self, command: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", "-c", command],
@@ -204,7 +204,7 @@ class Agent:
         self._counts = self._host.counts
         self._chance = random.Random(name)
 
-    def work(self) -> dict[str, float]:
+    def work(self) -> dict[str, Any]:
         self._host.hook("SessionStart", source="startup")
         for task in self._tasks:
             self._chance.seed(f"{self._name} {task.number}")
@@ -230,28 +230,27 @@ class Agent:
             self._merge(self._main)
 
     def _change(self, parts: Sequence[Part]) -> None:
-        """Change each file; one that another agent holds comes last, and then waits."""
-        waiting = [(part, False) for part in parts]
-        thinking = THINKING
+        """Change each file. One that another agent holds comes after the others, and then waits."""
+        if not parts:
+            return
+        part, others, thinking = parts[0], parts[1:], THINKING
         for _ in range(ATTEMPTS):
-            if not waiting:
-                return
-            part, is_last = waiting.pop(0)
             outcome = self._apply(part, thinking)
-            thinking = THINKING
-            if outcome.problem == "denied":
-                self._counts["edits denied by holdlog"] += 1
-                if is_last or not waiting:
-                    self._queue(outcome.text)
-                    waiting.insert(0, (part, True))
-                    thinking = GLANCE
-                else:
-                    waiting.append((part, True))
-            elif outcome.problem:
+            thinking = GLANCE
+            if not outcome.problem:
+                break
+            if outcome.problem == "failed":
                 self._counts["edits refused by the host"] += 1
-                waiting.insert(0, (part, is_last))
-                thinking = GLANCE
-        self._counts["steps given up"] += len(waiting)
+                continue
+            self._counts["edits denied by holdlog"] += 1
+            if others:
+                self._change(others)
+                others = ()
+            else:
+                self._queue(outcome.text)
+        else:
+            self._counts["steps given up"] += 1
+        self._change(others)
 
     def _apply(self, part: Part, thinking: tuple[float, float]) -> Outcome:
         text = self._host.read(part.path)
@@ -259,11 +258,11 @@ class Agent:
             return Outcome("", "")
         self._think(thinking)
         old, new = part.apply(text)
-        if part.way == "Edit":
-            return self._host.edit(part.path, old, new)
-        if part.way == "Write":
-            return self._host.write(part.path, text.replace(old, new))
-        outcome = self._host.shell(f"cat > {part.path} <<'EOF'\n{text.replace(old, new)}EOF")
+        whole = text.replace(old, new)
+        if part.way != "shell":
+            passage = (old, new) if part.way == "Edit" else (text, whole)
+            return self._host.change(part.way, part.path, *passage)
+        outcome = self._host.shell(f"cat > {part.path} <<'EOF'\n{whole}EOF")
         return outcome if outcome.problem == "denied" else Outcome("", outcome.text)
 
     def _queue(self, denial: str) -> None:
@@ -323,7 +322,7 @@ class Agent:
             text = self._host.read(path)
             self._think(THINKING)
             both = re.sub(r"<{7} .*?\n(.*?)={7}\n(.*?)>{7} .*?\n", r"\1\2", text, flags=re.DOTALL)
-            self._host.write(path, both)
+            self._host.change("Write", path, text, both)
         self._host.shell("git add -A && git commit -q --no-edit -m 'merge main'")
 
     def _git(self, command: str) -> Outcome:
@@ -336,9 +335,9 @@ class Agent:
         time.sleep(self._chance.uniform(*seconds) * self._pace)
 
 
-def run_agent(name: str, folder: str, main: str, size: Size) -> None:
+def run_agent(name: str, folder: str, main: str, size: str) -> None:
     """One process, as each host is. Prints what the agent counted."""
-    agent = Agent(name, Path(folder), Path(main) if folder != main else None, size)
+    agent = Agent(name, Path(folder), Path(main) if folder != main else None, Size(*json.loads(size)))
     print(json.dumps(agent.work()))
 
 
@@ -443,19 +442,21 @@ def summarize(results: Sequence[Json]) -> Json:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.benefit", description=__doc__)
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object per set-up, with the results of each round"
-    )
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="(default: 2)")
-    parser.add_argument("--agents", type=int, default=4, choices=range(1, len(NAMES) + 1), help="(default: 4)")
-    parser.add_argument("--tasks", type=int, default=30, metavar="N", help="of all agents together (default: 30)")
-    parser.add_argument("--files", type=int, default=10, metavar="N", help="which the tasks share (default: 10)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of tasks, habits and thinking (default: 1)")
-    parser.add_argument(
-        "--pace", type=float, default=1, metavar="N", help="think N times longer; 20: as real agents do"
-    )
+    parser.add_argument("--json", action="store_true", help="a JSON object per set-up, with the results of each round")
+    for name, default, what in (
+        ("rounds", 1, "each has a seed"),
+        ("agents", 4, f"at most {len(NAMES)}"),
+        ("tasks", 30, "of all agents together"),
+        ("files", 10, "that the tasks share"),
+        ("seed", 1, "of tasks, habits and thinking"),
+        ("pace", 1.0, "agents think and tests run N times longer; 20: as real agents do"),
+    ):
+        help_line = f"{what} (default: {default:g})"
+        parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=help_line)
+    careful = "no stash, no checkout of files, no rewriting in a shell, git add of one's own files only"
+    parser.add_argument("--careful", action="store_true", help=careful)
     options = parser.parse_args()
-    size = Size(options.seed, options.agents, options.tasks, options.files, options.pace)
+    size = Size(options.seed, options.agents, options.tasks, options.files, options.pace, options.careful)
     results = measure(options.rounds, size)
     summaries = {set_up: summarize(results[set_up]) for set_up in SET_UPS}
     if options.json:
@@ -465,11 +466,15 @@ def main() -> None:
     print(f"{options.agents} agents, {options.tasks} tasks, {options.files} files, {options.rounds} rounds\n")
     print(f"{'':<44}" + "".join(f"{set_up:>12}" for set_up in SET_UPS))
     for row in summaries[SET_UPS[0]]:
-        print(f"{row:<44}" + "".join(f"{round(summaries[it][row], 2):>12,}" for it in SET_UPS))
+        print(f"{row:<44}" + "".join(f"{_format(summaries[it][row]):>12}" for it in SET_UPS))
+
+
+def _format(number: float) -> str:
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1] in NAMES:
-        run_agent(*sys.argv[1:4], Size(*json.loads(sys.argv[4])))
+        run_agent(*sys.argv[1:])
     else:
         main()
