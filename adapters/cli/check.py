@@ -22,7 +22,7 @@ from holdlog.adapters.operating_system.location import find_top, mask_password
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy, read_uncommitted
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.names import is_of_agent
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
@@ -108,7 +108,7 @@ def _find_committer(reader: Reader, options: Namespace) -> Committer:
     conversation = find_conversation(reader, identify_host())
     session = "" if conversation is None else conversation.session
     agent = options.agent or ("" if conversation is None else conversation.name)
-    works = Works(reader, Who(agent, session), identify_host())
+    works = Works(reader, HolderId(agent, session), identify_host())
     return Committer(works, agent, conversation is None and _is_user(options.agent))
 
 

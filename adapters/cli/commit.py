@@ -23,7 +23,7 @@ from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.stores.sql import NAMESAKES
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.refusals import InvalidError
 
 LOCK_SECONDS: Final = 10.0
@@ -91,7 +91,7 @@ def list_dirty_files(words: list[str]) -> int:
     if repository is None:
         raise InvalidError("--dirty: this folder is not in a worktree of git")
     with closing(open_to_read(options)) as engine:
-        works = Works(engine.store, Who("", ""), identify_host())
+        works = Works(engine.store, HolderId("", ""), identify_host())
         files = sort_dirty(works, find_names(options), repository)
     rows = [
         {"path": os.path.relpath(path), "status": status}
@@ -144,11 +144,11 @@ def _build_parser() -> Parser:
     return parser
 
 
-def _find_session(reader: Reader, options: Namespace) -> Who:
+def _find_session(reader: Reader, options: Namespace) -> HolderId:
     """The agent whose files are committed. Raises InvalidError."""
     conversation = find_conversation(reader, identify_host())
     if conversation is not None and options.agent in (None, conversation.name):
-        return Who(conversation.name, conversation.session)
+        return HolderId(conversation.name, conversation.session)
     if options.agent is None:
         raise InvalidError("it is not known which session runs this; pass --agent NAME (holdlog claims lists agents)")
     sessions = [session for (session,) in reader.read(NAMESAKES, {"name": options.agent})]
@@ -158,7 +158,7 @@ def _find_session(reader: Reader, options: Namespace) -> Who:
         raise InvalidError(
             f"--agent: several sessions are named {options.agent!r}; run this in the shell of that agent"
         )
-    return Who(options.agent, sessions[0])
+    return HolderId(options.agent, sessions[0])
 
 
 def _choose(files: DirtyFiles, named: Sequence[str]) -> list[str]:

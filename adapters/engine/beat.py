@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.stores.sql import CONVERSATION_HOSTS, HOLDERS_OF_HOST
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
-from holdlog.domain.claims.holder import BEAT_PART, Who
+from holdlog.domain.claims.holder import BEAT_DIVISOR, HolderId
 from holdlog.domain.moment import LEASE, SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
@@ -25,11 +25,11 @@ class Beats:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._recent: set[Who] = set()
+        self._recent: set[HolderId] = set()
         """Those that got something since the last beat began."""
-        self.holders: dict[Who, Caller] = {}
+        self.holders: dict[HolderId, Caller] = {}
         """Those that may hold something, with their last caller."""
-        self._calls: dict[object, tuple[Who, tuple[Renewal, ...], Any]] = {}
+        self._calls: dict[object, tuple[HolderId, tuple[Renewal, ...], Any]] = {}
         """Those that are open, with what they wait for."""
         self._shortest = LEASE
         """The lease after a part of which the next beat comes."""
@@ -54,7 +54,7 @@ class Beats:
         self._server = caller
         self.start()
 
-    def follow(self, who: Who, caller: Caller) -> None:
+    def follow(self, who: HolderId, caller: Caller) -> None:
         """Beat for a holder that gets something in the transaction that runs, until it holds nothing."""
         if caller.handle is None:
             return
@@ -69,7 +69,7 @@ class Beats:
             self._wake.set()
 
     @contextmanager
-    def open_call(self, who: Who, renewals: tuple[Renewal, ...] = (), waits_for: Any = None) -> Iterator[None]:
+    def open_call(self, who: HolderId, renewals: tuple[Renewal, ...] = (), waits_for: Any = None) -> Iterator[None]:
         """While a call of the holder runs, it is heard all the time, and its leases are prolonged."""
         call = object()
         try:
@@ -84,23 +84,23 @@ class Beats:
         """Whether a call waits for this."""
         return any(it[2] == request for it in list(self._calls.values()))
 
-    def list_calling(self) -> frozenset[Who]:
+    def list_calling(self) -> frozenset[HolderId]:
         """The holders with a call that is open here."""
         return frozenset(who for who, _, _ in list(self._calls.values()))
 
-    def stop(self, calling: frozenset[Who]) -> list[tuple[Leave, Caller]]:
+    def stop(self, calling: frozenset[HolderId]) -> list[tuple[Leave, Caller]]:
         """Stop beating, as the engine is closed, in which these had open calls. Returns the commands that say so, with
         their callers."""
         self._is_stopped = True
         self._wake.set()
         with self._lock:
             holders = dict(self.holders)
-        guests = frozenset(holders)
+        in_conversations = frozenset(holders)
         with suppress(HoldlogError):
             rows = self._engine.store.read(CONVERSATION_HOSTS, {}) if holders else ()
             conversations = {session for session, _, has_ended in rows if not has_ended}  # go on without this process
-            guests = frozenset(who for who in holders if who.session in conversations)
-        return [(Leave(calling, guests), caller) for caller in set(holders.values())]
+            in_conversations = frozenset(who for who in holders if who.session in conversations)
+        return [(Leave(calling, in_conversations), caller) for caller in set(holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()
@@ -120,14 +120,14 @@ class Beats:
         with self._lock:
             self._shortest = min((caller.lease for caller in self.holders.values()), default=LEASE)
         pauses = [renewal.lease / 3 for _, renewals, _ in list(self._calls.values()) for renewal in renewals]
-        return min(*pauses, self._shortest / BEAT_PART, LEASE) / SECOND
+        return min(*pauses, self._shortest / BEAT_DIVISOR, LEASE) / SECOND
 
     def _beat(self) -> None:
         if self._server is not None and self._server.host is not None:
             times = {"host": self._server.host, "now": self._engine.store.steady()}
             for agent, session in self._engine.store.read(HOLDERS_OF_HOST, times):
                 with self._lock:
-                    self.holders.setdefault(Who(agent, session), self._server._replace(session=session))
+                    self.holders.setdefault(HolderId(agent, session), self._server._replace(session=session))
         with self._lock:
             callers, self._recent = set(self.holders.values()), set()
         for caller in callers:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
 from holdlog.domain.names import MAX_AGENT
@@ -104,7 +104,7 @@ class Adopt(NamedTuple):
     def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
         board.start(moment)
-        own = Who(self.agent, self.session, moment.caller.principal)
+        own = HolderId(self.agent, self.session, moment.caller.principal)
         others = [holder for holder in board.holders.values() if holder.who[1:] == own[1:]]
         left = [holder for holder in others if not self.agent or holder.who.is_family(own)]
         for holder in left:

@@ -20,7 +20,7 @@ from holdlog.adapters.operating_system.location import STORE_FILE, Repository, f
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import is_of_agent
 
@@ -44,7 +44,7 @@ _VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete",
 class ShellCall:
     """A call of a shell in `folder`, with an id. `store`: the place of the store."""
 
-    def __init__(self, engine: Engine, who: Who, caller: Caller, workspaces: Workspaces, store: str) -> None:
+    def __init__(self, engine: Engine, who: HolderId, caller: Caller, workspaces: Workspaces, store: str) -> None:
         self._engine = engine
         self._who = who
         self._caller = caller
@@ -130,7 +130,7 @@ class Difference(NamedTuple):
     None if it is missing."""
 
     resource: str
-    who: Who
+    who: HolderId
     verb: str
     sha256: str | None
 
@@ -202,9 +202,9 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
     return f"holdlog: {'; '.join(texts)}. {advice}" if texts else ""
 
 
-def read_stashed(reader: Reader) -> dict[str, Who]:
+def read_stashed(reader: Reader) -> dict[str, HolderId]:
     """Who made entries of stashes, by their commits."""
-    return {name.removeprefix(STASH): Who(agent, session) for name, agent, session in reader.read(STASHED, {})}
+    return {name.removeprefix(STASH): HolderId(agent, session) for name, agent, session in reader.read(STASHED, {})}
 
 
 def _list_watched(works: Works, workspaces: Workspaces) -> Iterator[tuple[str, str, Work]]:

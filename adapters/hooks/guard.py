@@ -25,7 +25,7 @@ from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import Repository, find_main, list_linked
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 
 MAX_OWN: Final = 1_000
 """Files that remain for a command: no text names so many."""
@@ -61,7 +61,7 @@ class Source(NamedTuple):
 
     works: Works
     workspaces: Workspaces
-    stashed: dict[str, Who]
+    stashed: dict[str, HolderId]
 
 
 class Verdict(NamedTuple):

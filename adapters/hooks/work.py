@@ -42,7 +42,7 @@ from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
 from holdlog.domain.claims.commands import Acquire, Call, Release
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.results import Busy, Claimed
 from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
 from holdlog.domain.names import check_agent
@@ -105,8 +105,8 @@ class Work:
         self.files = list(self._name_files(paths))
 
     @property
-    def who(self) -> Who:
-        return Who(self.name, self.caller.session)
+    def who(self) -> HolderId:
+        return HolderId(self.name, self.caller.session)
 
     @property
     def others(self) -> set[str]:

@@ -9,7 +9,7 @@ from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
 from holdlog.domain.names import end_of_range, is_of_agent
@@ -24,7 +24,7 @@ class Work(NamedTuple):
     `at`, `sha256`: of the last change, in seconds since 1970; the content then, None if the file was removed."""
 
     resource: str
-    who: Who
+    who: HolderId
     seconds: float
     holds: bool
     is_live: bool
@@ -35,14 +35,14 @@ class Work(NamedTuple):
 class Works:
     """One look at a store, for an agent. `host`: the program that runs it."""
 
-    def __init__(self, reader: Reader, who: Who, host: str | None = None) -> None:
+    def __init__(self, reader: Reader, who: HolderId, host: str | None = None) -> None:
         self.who = who
         self._reader = reader
         self.now = reader.now()
         board = read_board(reader, Reads(claims="all"))
         self._claims: dict[str, list[Claim]] = {}
         for claim in board.claims.values():
-            if not claim.is_ticket and board.find_end(claim) > board.now:
+            if not claim.is_ticket and board.find_claim_end(claim) > board.now:
                 self._claims.setdefault(claim.resource, []).append(claim)
         self._left = {it.who for it in board.holders.values() if it.is_left_to(who, host)}
         self._hosts = {holder.who: holder.host for holder in board.holders.values()}
@@ -50,7 +50,7 @@ class Works:
         self._conversations = {session: host for session, host, _ in rows}
         self._former = {session for session, host, has_ended in rows if has_ended and host == who.session}
 
-    def is_own(self, who: Who, holds: bool = False) -> bool:
+    def is_own(self, who: HolderId, holds: bool = False) -> bool:
         """Whether work is the agent's own. What its session changed is, under an earlier id and by sub-agents, too; of
         what that `holds`, what the agent or one above it holds."""
         if who in self._left or (who.session in self._former and who.principal == self.who.principal):
@@ -133,6 +133,6 @@ class Works:
     def _decode(self, row: tuple[str, int, str]) -> Work:
         stream, at, meta = row
         about = json.loads(meta)
-        who = Who(about["by"], about.get("session", ""), about.get("principal"))
+        who = HolderId(about["by"], about.get("session", ""), about.get("principal"))
         facts = (False, self.is_live(who.session), at / SECOND, about.get("sha256"))
         return Work(stream.partition(":")[2], who, max(0, self.now - at) / SECOND, *facts)

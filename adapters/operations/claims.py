@@ -26,7 +26,7 @@ from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims import acquire
 from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Mode, Outcome, read_end
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.claims.results import (
     AlreadyClaimed,
@@ -80,14 +80,14 @@ class Claim(
         board.start(moment)
         claimed = super().recall(result, state, moment)
         receipt = getattr(claimed, "receipt", None)
-        who = Who(self.agent, receipt or moment.caller.session, moment.caller.principal)
+        who = HolderId(self.agent, receipt or moment.caller.session, moment.caller.principal)
         end = LAST
         for resource, version in [(claimed.resource, claimed.version), *(claimed.also or ())]:
             own = board.find_own(resource, who)
             if own is None or own.version != version:
                 held = describe_resource(resource, None, board)
                 return Expired(resource, getattr(held, "held_by", None))
-            end = min(end, board.find_end(own))
+            end = min(end, board.find_claim_end(own))
         left = end - board.now
         return claimed._replace(expires_at=utc(moment.at + left), expires_in_seconds=left / SECOND)
 
@@ -235,7 +235,7 @@ class WaitFor(
         result = describe_resource(self.resource, None, board)
         if isinstance(result, Available):
             return result._replace(elapsed_seconds=0.0)
-        end = min(board.find_end(claim) for claim in board.list_grants(self.resource))
+        end = min(board.find_claim_end(claim) for claim in board.list_grants(self.resource))
         return Wait(board.moment.at + end - board.now)
 
     def give_up(self, reader: Reader, elapsed: float) -> Available | WaitTimeout:

@@ -14,7 +14,7 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, 
 from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.domain.claims.claim import OFFER
 from holdlog.domain.claims.commands import GiveUp
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.results import Busy
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
@@ -107,7 +107,7 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
     """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
     `leaves`; unless another call of its agent waits at the same place."""
     beats = engine.beats
-    who = Who(command.agent, command.receipt or caller.session, caller.principal)
+    who = HolderId(command.agent, command.receipt or caller.session, caller.principal)
     place = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:

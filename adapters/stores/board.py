@@ -11,7 +11,7 @@ from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sql import CLAIM_COLUMNS
 from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Claim, wants
-from holdlog.domain.claims.holder import Holder, Loss, Who
+from holdlog.domain.claims.holder import Holder, HolderId, Loss
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.state import Reads
@@ -63,11 +63,11 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
     claims, holders, now = board.claims, board.holders, board.now
     for row in rows:
         claim, holder = row[:CLAIM_COLUMNS], row[CLAIM_COLUMNS:]
-        who: Who | None = None
+        who: HolderId | None = None
         if holder[0] is not None:
             agent, session, principal, expires, seen, lease, idle, host, handles, left, calls, lost = holder
             if (agent, session, principal or None) not in holders:
-                who = Who(agent, session, principal or None)
+                who = HolderId(agent, session, principal or None)
                 open_calls = tuple(json.loads(calls).items()) if calls else ()
                 losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
                 facts = (expires, seen, lease, idle, host, tuple(handles.split()) if handles else ())
@@ -78,7 +78,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
         if resource is None or (resource, version) in claims:
             continue
         deadline, waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
-        who = who or Who(agent, session, principal or None)
+        who = who or HolderId(agent, session, principal or None)
         if holder[0] is None:
             board.adopt(who)
             board.is_quiet = False
@@ -104,11 +104,11 @@ def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
         if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
             return True
     for who, holder in board.holders.items():
-        if (is_beat or who[1:] in sessions) and (holder.lost or board.find_end_of(holder) <= board.now):
+        if (is_beat or who[1:] in sessions) and (holder.lost or board.find_holder_end(holder) <= board.now):
             return True
     for ticket in tickets:
         del board.claims[ticket.key]
-    due = (claim for claim in board.claims.values() if board.find_end(claim) <= board.now)
+    due = (claim for claim in board.claims.values() if board.find_claim_end(claim) <= board.now)
     return any(is_beat or claim.who[1:] in sessions for claim in due)
 
 
