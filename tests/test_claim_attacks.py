@@ -190,7 +190,7 @@ def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_se
 async def test_commands_for_which_a_transaction_has_no_time_run_in_the_next_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "LONGEST", -1.0)
+    monkeypatch.setattr(engine_module, "BATCH_SECONDS", -1.0)
     async with holdlog.AsyncStateStore(tmp_path / "state.db") as store:
         calls = (store.claim(f"f{number}", agent="ann") for number in range(50))
         claimed = await asyncio.gather(*calls)

@@ -114,7 +114,7 @@ def write_method(operation: type[base.Operation]) -> str:
     if is_command or operation.repeats:
         named.append("request_id: str | None = None")
     parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
-    call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
+    call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_query"
     call = "_do" if issubclass(operation, base.Task) else call
     call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"

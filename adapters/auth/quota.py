@@ -28,17 +28,17 @@ class Quota:
         self,
         tokens: int,
         size: int,
-        ask: Callable[[Query], Awaitable[Any]],
+        query: Callable[[Query], Awaitable[Any]],
         submit: Callable[[Any, Caller], Awaitable[Any]],
     ) -> None:
         self._tokens, self._size = tokens, size
-        self._ask, self._submit = ask, submit
+        self._query, self._submit = query, submit
         self._lock = asyncio.Lock()
 
     async def create(self, command: TokenCreate, caller: Caller) -> NewToken | None:
         """None if there are too many."""
         async with self._lock:
-            if await self._ask(_CountTokens()) >= self._tokens:
+            if await self._query(_CountTokens()) >= self._tokens:
                 return None
             token: NewToken = await self._submit(command, caller)
             return token
@@ -52,7 +52,7 @@ class Quota:
             yield
             return
         async with self._lock:
-            if await self._ask(_MeasureSpace.model_construct(space=space)) + size > self._size:
+            if await self._query(_MeasureSpace.model_construct(space=space)) + size > self._size:
                 raise InvalidError(f"value: this space may have at most {self._size} bytes; delete what is not needed")
             yield
 

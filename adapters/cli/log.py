@@ -63,7 +63,7 @@ def _read(engine: Engine, arguments: dict[str, Any], names: Names, options: Name
     """All entries; those that follow have been recorded after the others were read."""
     pages = Pages(engine, arguments, names)
     if options.last is not None and not any(hasattr(options, name) for name in _FILTERS):
-        pages.after = max(0, engine.ask(MakeCheckpoint()).position - options.last)
+        pages.after = max(0, engine.query(MakeCheckpoint()).position - options.last)
     entries = pages.read()
     yield from entries if options.last is None else deque(entries, options.last)
     while options.follow:
@@ -83,9 +83,9 @@ class Pages:
     def read(self) -> Iterator[Object]:
         """The entries from here to the end."""
         while True:
-            head = self._engine.ask(MakeCheckpoint()).position
+            head = self._engine.query(MakeCheckpoint()).position
             place = {} if self.after is None else {"after": self.after}
-            page = self._engine.ask(parse(Log, self._arguments | place, self._names))
+            page = self._engine.query(parse(Log, self._arguments | place, self._names))
             for entry in map(to_object, page.entries):
                 if "code" in entry:
                     if (entry["after"], entry["at"]) <= self._shown:

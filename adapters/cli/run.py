@@ -28,7 +28,7 @@ CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
 """Exit codes of shells, with BY_SIGNAL."""
 FOREVER: Final = 1e9
-LOOK_EVERY: Final = 5.0
+CHECK_SECONDS: Final = 5.0
 """Seconds after which the claim is checked if nothing happens."""
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a terminal sends to all its foreground processes, so the command gets them, too."""
@@ -182,11 +182,11 @@ def _watch(block: Block, engine: Engine) -> Iterator[None]:
             while not has_ended.is_set():
                 with suppress(HoldlogError):  # the store cannot be read now
                     for condition in block.guard:
-                        if (end := engine.ask(FindEnd(**condition))) is not None:
+                        if (end := engine.query(FindEnd(**condition))) is not None:
                             why = f": {end.reason}" if end.reason else ""
                             print_note(f"warning: you lost {end.resource}{why}; the command runs on without it")
                             return
-                woken.wait(LOOK_EVERY)
+                woken.wait(CHECK_SECONDS)
                 woken.clear()
 
     watcher = threading.Thread(target=watch, name="holdlog-watch", daemon=True)

@@ -40,7 +40,7 @@ def export(words: list[str]) -> int:
             if kind is ExportNamespace:
                 print_json(_export(engine, arguments))
             else:
-                result = engine.ask(kind.parse(arguments))
+                result = engine.query(kind.parse(arguments))
                 sys.stdout.buffer.flush()
                 print_note(f"exported events {result.first} to {result.last}")
     except InvalidError as error:
@@ -50,9 +50,9 @@ def export(words: list[str]) -> int:
 
 def _export(engine: Any, arguments: dict[str, Any]) -> Object:
     """All pages as one."""
-    pages = [to_object(engine.ask(ExportNamespace.parse(arguments)))]
+    pages = [to_object(engine.query(ExportNamespace.parse(arguments)))]
     while (after := pages[-1].pop("next_after", None)) is not None:
-        pages.append(to_object(engine.ask(ExportNamespace.parse(arguments | {"after_key": after}))))
+        pages.append(to_object(engine.query(ExportNamespace.parse(arguments | {"after_key": after}))))
     counts = {name: sum(page[name] for page in pages) for name in ("record_count", "history_count")}
     return pages[0] | counts | {"records": [record for page in pages for record in page["records"]]}
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.domain.refusals import StoreError
 
-LARGEST: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
 _FOLDER: Final = r"/(?:\.[a-z]+|plugins)$"
 """Folders of hosts."""
@@ -95,11 +95,11 @@ def read_text(path: str) -> str | None:
     """The text of a file; None if it does not exist. Raises OSError and ValueError."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            text = file.read(LARGEST + 1)
+            text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
-    if len(text) > LARGEST:
-        raise ValueError(f"it is larger than {LARGEST // 1024 // 1024} MB")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES // 1024 // 1024} MB")
     return text
 
 

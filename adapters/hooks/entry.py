@@ -99,7 +99,7 @@ class Hook:
         """The output for the host."""
         try:
             with _limit():
-                self._answer(read_json(_read()), event)
+                self._handle(read_json(_read()), event)
         except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
             problem = self._report(error)
             if self._call is None:  # the form that most hosts read, whichever this one is
@@ -108,7 +108,7 @@ class Hook:
                 self._output = self._warn(problem)
         return render(self._call, self._output) if self._call is not None else {}
 
-    def _answer(self, fields: Any, event: str | None) -> None:
+    def _handle(self, fields: Any, event: str | None) -> None:
         _enter(fields)
         places = Places(os.environ, os.getcwd())
         self._own = places.own
@@ -157,9 +157,9 @@ class Hook:
             works.append(work)
             for other in others if is_own else ():
                 work.note_place(other)
-            output = work.answer()
+            output = work.handle()
             if output.decision != "deny" and (server := read_server(place.store)) is not None:
-                output = self._ask(server, work, output)
+                output = self._forward(server, work, output)
         except Exception as error:
             if is_own and not others:
                 raise
@@ -171,12 +171,12 @@ class Hook:
         folder = show(os.path.relpath(place.root, self._call.folder)[:MAX_SHOWN])  # the agent works elsewhere
         return merge(output, Output(f"The repository in {folder} has its own store: run holdlog there."))
 
-    def _ask(self, server: Server, work: "Work", output: Output) -> Output:
+    def _forward(self, server: Server, work: "Work", output: Output) -> Output:
         """Ask the server of a repository about a call that the store of this host allows."""
-        from holdlog.adapters.hooks.remote import ask  # slow to import, and most repositories name no server
+        from holdlog.adapters.hooks.remote import forward  # slow to import, and most repositories name no server
 
         try:
-            remote = ask(server, work)
+            remote = forward(server, work)
         except Exception as error:
             return merge(output, self._warn(self._report(error), " against agents on other hosts"))
         if remote.decision == "deny":

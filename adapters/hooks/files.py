@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.describe import shorten
 
-LARGEST: Final = 64 * 1024 * 1024
+MAX_HASHED_BYTES: Final = 64 * 1024 * 1024
 """Bytes; of a larger file, size and time stand for its content."""
 MISSING: Final = "missing"
 _HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
@@ -55,7 +55,7 @@ def digest_of(path: str) -> str:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return "folder" if stat.S_ISDIR(status.st_mode) else "special"
-        if status.st_size > LARGEST:
+        if status.st_size > MAX_HASHED_BYTES:
             return f"{status.st_size} {status.st_mtime_ns}"
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()

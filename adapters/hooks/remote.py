@@ -19,7 +19,7 @@ SECONDS: Final = 1.5
 MAX_BYTES: Final = 4_096  # of a response
 
 
-def ask(server: Server, work: Any) -> Output:
+def forward(server: Server, work: Any) -> Output:
     """Pass on what a call does, as of Work, in the plain form of a hook. Claims files by their paths from the root of
     the main worktree, which are the same in each clone; those of a linked worktree, which is another copy, belong
     to this host alone. Raises StoreError."""

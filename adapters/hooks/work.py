@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
-    MADE_UP,
+    PROCESS_SESSION,
     SHELL,
     Adopt,
     Conversation,
@@ -49,9 +49,9 @@ from holdlog.domain.names import check_agent
 from holdlog.domain.results import Lost
 from holdlog.domain.state import Reads
 
-MAX_TOLD: Final = 200
+MAX_FACTS: Final = 200
 MAX_CALLS: Final = 8
-GOES_ON_WITHIN: Final = 10 * SECOND
+RESUME_WITHIN: Final = 10 * SECOND
 """After the end of a conversation that goes on, the next one of its host that says so is the same."""
 _PLACE: Final = "place "
 """Begins a fact of a row that names another place, as JSON."""
@@ -79,10 +79,10 @@ class Work:
         self.host = identify_host()
         session = name_session(call.session)
         self._rows = list_conversations(engine.store, self.host, session)
-        servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
+        servers = [it for it in self._rows if it.session.startswith(PROCESS_SESSION) and it.host == self.host]
         self._servers = [it.name for it in servers]
         self.workspaces = self._find_workspaces()
-        times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
+        times = next((it.facts for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
         lease, idle = _read_seconds("lease_seconds", times[0]), _read_seconds("idle_limit", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
         self._ended = self._list_ended()
@@ -118,7 +118,7 @@ class Work:
     def _describer(self) -> Describer:
         return Describer(self.name, self.workspaces.spell)
 
-    def answer(self) -> Output:
+    def handle(self) -> Output:
         """Do what the event requires."""
         if self._ended:
             self._go_on()
@@ -142,8 +142,8 @@ class Work:
     def list_places(self) -> list[Place]:
         """Where else the conversation may hold something."""
         own = [it for it in self._rows if it.session == self.caller.session]
-        told = {fact for row in (*own, *self._ended, self._row) for fact in row.told}
-        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
+        facts = {fact for row in (*own, *self._ended, self._row) for fact in row.facts}
+        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(facts) if fact.startswith(_PLACE)]
 
     def release(self) -> None:
         """Release what this call has claimed, as another store has denied it."""
@@ -356,7 +356,7 @@ class Work:
         one that has just ended there."""
         if self.call.event != "start" or not self.call.resumes:
             return []
-        since, session = self.engine.store.steady() - GOES_ON_WITHIN, self.caller.session
+        since, session = self.engine.store.steady() - RESUME_WITHIN, self.caller.session
         ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         ended = [it for it in ended if it.seen_at >= since]
         return ended if len({it.session for it in ended}) == 1 else []
@@ -411,12 +411,12 @@ class Work:
         calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
-        told = self._row.told
+        facts = self._row.facts
         self._new_waiting = ()
         if self.call.reaches_agent:
-            self._new_waiting = tuple(it for it in self._waiting if _ticket_key(it) not in told)
-            told += tuple(map(_ticket_key, self._new_waiting))
-        row = self._row._replace(calls=calls, told=told[-MAX_TOLD:])
+            self._new_waiting = tuple(it for it in self._waiting if _ticket_key(it) not in facts)
+            facts += tuple(map(_ticket_key, self._new_waiting))
+        row = self._row._replace(calls=calls, facts=facts[-MAX_FACTS:])
         is_old = batch.steady - row.seen_at > self.caller.idle_limit // 8
         if is_kept and (is_old or row not in self._rows):
             self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
@@ -457,9 +457,9 @@ class Work:
 
     def _note_once(self, fact: str) -> bool:
         """Note that the agent knows a fact. Returns whether it is news to it."""
-        if fact in self._row.told:
+        if fact in self._row.facts:
             return False
-        self._row = self._row._replace(told=(*self._row.told, fact))
+        self._row = self._row._replace(facts=(*self._row.facts, fact))
         return True
 
     def _describe_losses(self) -> str:
@@ -539,10 +539,10 @@ class Work:
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
         with self.engine.write_alone([(reads, self.caller)]) as batch:
-            told = self._row.told
+            facts = self._row.facts
             self._rows = list_conversations(self.engine.store, self.host, self.caller.session)
             self._row = self._find_row(self.call.agent)
-            self._row = self._row._replace(told=tuple(dict.fromkeys((*self._row.told, *told))))
+            self._row = self._row._replace(facts=tuple(dict.fromkeys((*self._row.facts, *facts))))
             self.name = self._row.name
             yield batch
 

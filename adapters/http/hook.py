@@ -43,7 +43,7 @@ class RemoteHooks:
         try:
             access.require_store("claim")
             options = read_query(request, None, ("event", "root", "agent"))
-            output = await self._answer(parse_json(body), options, access)
+            output = await self._handle(parse_json(body), options, access)
         except InputError as error:
             return fail(400, str(error))
         except HoldlogError as refusal:
@@ -53,7 +53,7 @@ class RemoteHooks:
             return render_object(BUG, 500)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
-    async def _answer(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
+    async def _handle(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
         call = parse(fields, options.get("event"))
         if call is None:
             return {}
@@ -61,7 +61,7 @@ class RemoteHooks:
             call = call._replace(targets=find_call_targets(call, fields))
         work = RemoteWork(self._calls, call, access, options)
         await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
-        return render(call, await self._calls.in_pool(work.answer))
+        return render(call, await self._calls.in_pool(work.handle))
 
 
 class RemoteWork:
@@ -79,7 +79,7 @@ class RemoteWork:
         lease = round(calls.limits.lease_seconds * SECOND)
         self._caller = Caller(name_session(call.session), access.principal, lease=lease, is_shared=True)
 
-    def answer(self) -> Output:
+    def handle(self) -> Output:
         """Blocks."""
         call, output, begins, ends = self._call, Output(), None, "*"
         match call.event:

@@ -162,7 +162,7 @@ class Diagnose(Task, name="doctor", group="audit", scope="admin"):
         try:
             damage = engine.store.list_damage()
             findings += [Finding("pages", "bad", text) for text in damage] or [Finding("pages", "ok", "no damage")]
-            result = engine.ask(Verify())
+            result = engine.query(Verify())
             if isinstance(result, Damaged):
                 findings.append(Finding("views" if result.part == "views" else "log", "bad", result.problem))
             else:

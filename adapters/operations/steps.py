@@ -20,7 +20,7 @@ from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
 
 SHORTEST_PAUSE: Final = 0.01
-LOOK_EVERY: Final = OFFER / SECOND
+CHECK_SECONDS: Final = OFFER / SECOND
 """Seconds after which a waiter looks again who is in front of it."""
 CLOCK_ERROR: Final = 0.5
 """Seconds by which the clocks of a waiter and of its store may differ without having been set."""
@@ -82,7 +82,7 @@ def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: 
         return engine.run(*step)
     if isinstance(step, Subscribe):
         return subscriptions.enter_context(engine.waiters.subscribe(step.topics, event.set))
-    return engine.ask(step) if isinstance(step, Query) else step()
+    return engine.query(step) if isinstance(step, Query) else step()
 
 
 def wait(query: BlockingQuery, engine: Engine) -> Steps:
@@ -135,10 +135,10 @@ def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float)
     yield Subscribe((f"claim:{command.resource}",))
     query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:
-        look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
+        check_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, CHECK_SECONDS))
         while True:
             waits, session = yield query
-            left = min(deadline, look_at) - time.monotonic()
+            left = min(deadline, check_at) - time.monotonic()
             if waits is None or waits < -CLOCK_ERROR or left <= 0:
                 break
             yield left

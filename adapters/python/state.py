@@ -194,7 +194,7 @@ class State(Generic[T]):
     def _start(self, data: Any, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> None:
         """Write the first data and items, unless the thread has some."""
         query = ThreadRead.parse({"thread_id": self.thread_id, "limit": 1})
-        if self._values or not isinstance(self._store._engine.ask(query), NoThread):
+        if self._values or not isinstance(self._store._engine.query(query), NoThread):
             return
         begun = data if isinstance(data, (BaseModel, Mapping)) else self._copy()
         values = self._dump(begun)
@@ -263,7 +263,7 @@ class State(Generic[T]):
         after: int | None = 0
         while after is not None:
             query = ThreadRead.parse({"thread_id": self.thread_id, "after_version": after, "limit": 1000})
-            page = self._store._engine.ask(query)
+            page = self._store._engine.query(query)
             if isinstance(page, NoThread):
                 return []
             for item in page.items:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.engine.port import MARK_MICROSECONDS, Batch, Head, Reader, Request, Snapshot, key_of
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
@@ -164,7 +164,7 @@ class PostgresStore:
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
-        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_EVERY:
+        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_MICROSECONDS:
             text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]

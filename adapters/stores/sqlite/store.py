@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.engine import port
-from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.engine.port import LOCK_SECONDS, MARK_MICROSECONDS, Batch, Head, Reader, Request, Snapshot, key_of
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, is_full
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
@@ -135,7 +135,7 @@ class SqliteStore:
             if self._lock is None:
                 self._memory.acquire()
             else:
-                if not self._lock.acquire(COMMIT_SECONDS):
+                if not self._lock.acquire(LOCK_SECONDS):
                     self._head = None
                     if _identify(self._path) != self.identity:
                         raise self._explain_replacement()
@@ -186,7 +186,7 @@ class SqliteStore:
             board = batch.state.board
             if board is not None:
                 self._write_board(board)
-            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_EVERY:
+            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_MICROSECONDS:
                 execute(sql.MARK, {"now": batch.steady})
                 marked_at = batch.steady
             if batch.remembered:
@@ -394,7 +394,7 @@ class SqliteStore:
         if self._lock is None:
             return
         try:
-            if not self._lock.acquire(COMMIT_SECONDS):
+            if not self._lock.acquire(LOCK_SECONDS):
                 self._head = None
             ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
