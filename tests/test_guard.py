@@ -1,4 +1,4 @@
-"""Git commands over the works of other sessions, with real git and a store: denials and warnings."""
+"""Git commands that affect the work of other sessions, with real git and a store: denials and warnings."""
 
 import hashlib
 import os
@@ -11,8 +11,8 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
 from holdlog.adapters.hooks.commands import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
+from holdlog.adapters.hooks.ownership import Ownership
 from holdlog.adapters.hooks.shell import read_shell
-from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.processes import identify_process
 from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION
@@ -61,7 +61,7 @@ class Sides:
         folder = str(folder or self.root)
         who = HolderId(agent or f"claude-{name}", name)
         reading = read_call(read_shell(command, folder))
-        source = Source(Works(self.engine.store, who, self.host), self.workspaces(folder), self.stashed)
+        source = Source(Ownership(self.engine.store, who, self.host), self.workspaces(folder), self.stashed)
         return guard_command(reading, folder, lambda _: source)
 
     def denied(self, *words, **options):
@@ -71,7 +71,7 @@ class Sides:
         """Run an uncertain command with what its hooks do before and after it."""
         folder, since = str(self.root), time.time()
         reading = read_call(read_shell(command, folder))
-        look = lambda: Works(self.engine.store, HolderId(f"claude-{name}", name), self.host)  # noqa: E731
+        look = lambda: Ownership(self.engine.store, HolderId(f"claude-{name}", name), self.host)  # noqa: E731
         marks = list_marks(reading, look(), self.workspaces(folder), folder)
         subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), check=True, capture_output=True)
         return compare(marks, since, look(), self.workspaces(folder)) if marks else None
@@ -314,10 +314,10 @@ def test_uncertain_command_that_changes_or_commits_what_others_hold_is_reported(
 def test_change_that_the_hooks_of_its_holder_recorded_meanwhile_is_not_that_of_the_command(sides, root):
     sides.edit("one", "src/a.py", "x = 2\n")
     folder, since = str(root), time.time()
-    works = Works(sides.engine.store, HolderId("claude-two", "two"), sides.host)
-    marks = list_marks(read_call(read_shell("make", folder)), works, sides.workspaces(root), folder)
+    ownership = Ownership(sides.engine.store, HolderId("claude-two", "two"), sides.host)
+    marks = list_marks(read_call(read_shell("make", folder)), ownership, sides.workspaces(root), folder)
     sides.edit("one", "src/a.py", "x = 3\n")
-    assert compare(marks, since, works, sides.workspaces(root)).differences == ()
+    assert compare(marks, since, ownership, sides.workspaces(root)).differences == ()
 
 
 def test_new_stash_entries_are_found(sides, root):

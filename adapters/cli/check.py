@@ -16,7 +16,7 @@ from holdlog.adapters.cli.texts import print_json, print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import find_top, mask_password
 from holdlog.adapters.operating_system.processes import identify_host
@@ -50,11 +50,11 @@ class Problem(NamedTuple):
 class Committer(NamedTuple):
     """Who changes the files. `agent`: empty if it is not known; `is_person`: who names themselves."""
 
-    works: Works | None
+    ownership: Ownership | None
     agent: str
     is_person: bool
 
-    def owns(self, work: Work) -> bool:
+    def owns(self, work: FileWork) -> bool:
         return self.agent != "" and is_of_agent(self.agent, work.who.agent)
 
 
@@ -108,8 +108,8 @@ def _find_committer(reader: Reader, options: Namespace) -> Committer:
     conversation = find_conversation(reader, identify_host())
     session = "" if conversation is None else conversation.session
     agent = options.agent or ("" if conversation is None else conversation.name)
-    works = Works(reader, HolderId(agent, session), identify_host())
-    return Committer(works, agent, conversation is None and _is_user(options.agent))
+    ownership = Ownership(reader, HolderId(agent, session), identify_host())
+    return Committer(ownership, agent, conversation is None and _is_user(options.agent))
 
 
 def _is_user(agent: str | None) -> bool:
@@ -124,18 +124,18 @@ def _check(
     """Whether others hold a file, here or in another worktree, where that is a warning."""
     is_folder = path.endswith("/") or (os.path.isdir(absolute) and not options.staged)  # git stages a submodule's name
     resource = path if path.startswith("custom://") else workspaces.name_file(absolute + "/" * is_folder)
-    if resource is None or committer.works is None:
+    if resource is None or committer.ownership is None:
         return None
     elsewhere = {name: place for place, name in workspaces.list_elsewhere(resource)}
     names = dict.fromkeys((resource, resource.rstrip("/"), *elsewhere))
-    for name, works in committer.works.find_others([*names]).items():
+    for name, works in committer.ownership.find_others([*names]).items():
         for work in works:
             if work.holds and not committer.owns(work):
                 return _describe(path, work, elsewhere.get(name), committer, options)
     return None
 
 
-def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
+def _describe(path: str, work: FileWork, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
     agent, shown = work.who.agent, shlex.quote(path)
     text = f"{path}: held by {agent} for {format_duration(work.seconds)}"
     mode = "" if "://" in path else _find_mode(os.path.abspath(path))
@@ -185,7 +185,7 @@ def _show(
     """Print what was found. Problems go to standard error: git shows that of a hook."""
     if options.json:
         is_held = any(it.blocks for it in problems)
-        status = "held" if is_held else "ok" if committer.works is not None else "not_checked"
+        status = "held" if is_held else "ok" if committer.ownership is not None else "not_checked"
         files = [it._asdict() for it in problems]
         print_json({"status": status, "checked": count, "files": files, "warnings": list(warnings)})
         return

@@ -16,8 +16,8 @@ from holdlog.adapters.cli.texts import escape, print_json, print_note, print_tex
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names
-from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
-from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate, read_head, run_git
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
@@ -26,7 +26,7 @@ from holdlog.adapters.stores.sql import NAMESAKES
 from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.refusals import InvalidError
 
-LOCK_SECONDS: Final = 10.0
+INDEX_LOCK_SECONDS: Final = 10.0
 """How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
 _EXAMPLES: Final = (
     'commit -m "parser: rename parse()"          all that this session changed',
@@ -47,7 +47,7 @@ class DirtyFiles(NamedTuple):
     sessions, and those that a person or a program changed. `statuses`: of all, two letters of `git status`."""
 
     own: list[str]
-    others: dict[str, Work]
+    others: dict[str, FileWork]
     unknown: list[str]
     statuses: dict[str, str]
 
@@ -66,10 +66,10 @@ def run(words: list[str]) -> int:
         if repository is None:
             raise InvalidError("this folder is not in a worktree of git")
         with closing(open_to_read(options)) as engine:
-            works = Works(engine.store, _find_session(engine.store, options), identify_host())
-            files = sort_dirty(works, find_names(options), repository)
+            ownership = Ownership(engine.store, _find_session(engine.store, options), identify_host())
+            files = sort_dirty(ownership, find_names(options), repository)
         paths = _choose(files, options.paths)
-        os.environ["HOLDLOG_AGENT"] = works.who.agent  # for `holdlog check` in a hook of git
+        os.environ["HOLDLOG_AGENT"] = ownership.who.agent  # for `holdlog check` in a hook of git
         commit = _commit(repository, files, paths, options.message)
     except (_Refusal, GitFailedError) as error:
         sys.stderr.write(escape(getattr(error, "output", "")))
@@ -91,8 +91,8 @@ def list_dirty_files(words: list[str]) -> int:
     if repository is None:
         raise InvalidError("--dirty: this folder is not in a worktree of git")
     with closing(open_to_read(options)) as engine:
-        works = Works(engine.store, HolderId("", ""), identify_host())
-        files = sort_dirty(works, find_names(options), repository)
+        ownership = Ownership(engine.store, HolderId("", ""), identify_host())
+        files = sort_dirty(ownership, find_names(options), repository)
     rows = [
         {"path": os.path.relpath(path), "status": status}
         | ({"agent": files.others[path].who.agent} if path in files.others else {})
@@ -109,12 +109,12 @@ def list_dirty_files(words: list[str]) -> int:
     return 0
 
 
-def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
+def sort_dirty(ownership: Ownership, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
     """Sort the dirty files of a worktree by whose they are. Raises GitFailedError."""
     dirty = list_dirty(repository.folder, repository.folder)
     names = {file.path: workspaces.name_file(file.path) for file in dirty}
     resources = [name for name in names.values() if name is not None]
-    others, own = works.find_others(resources), works.find_own(resources)
+    others, own = ownership.find_others(resources), ownership.find_own(resources)
     files = DirtyFiles([], {}, [], {file.path: file.status for file in dirty})
     changes = dict[str, tuple[float, str | None]]()
     for path, name in names.items():
@@ -211,7 +211,7 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
     root, lock = repository.folder, f"{repository.git_folder}/index.lock"
     specs = b"\0".join(b":(top,literal)" + os.fsencode(os.path.relpath(path, root)) for path in paths)
     command = ["git", *words, "--pathspec-from-file=-", "--pathspec-file-nul"]
-    until = time.monotonic() + LOCK_SECONDS
+    until = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
         done = subprocess.run(command, cwd=root, input=specs, capture_output=True, check=False)
         output = (done.stdout + done.stderr).decode(errors="backslashreplace")
@@ -230,7 +230,7 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
 
 def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
     here = os.path.realpath(os.getcwd())
-    branch = (ask_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
+    branch = (run_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
     left = {path: _describe(work) for path, work in files.others.items()}
     left |= dict.fromkeys(files.unknown, "not of this session")
     left |= {path: "not named" for path in files.own if path not in paths}
@@ -244,7 +244,7 @@ def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commi
         print_text(f"left out: {list_names(left_out)}")
 
 
-def _describe(work: Work) -> str:
+def _describe(work: FileWork) -> str:
     ended, agent = "" if work.is_live else ", whose session has ended", work.who.agent
     if work.holds:
         return f"held by {agent} for {format_duration(work.seconds)}{ended}"

@@ -407,7 +407,7 @@ class Work:
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
         self._decide(Call(self.name, None, begins, lasts, ends, tuple(changes)), batch)
-        self._look(batch.state.board)
+        self._read_board(batch.state.board)
         calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
@@ -422,7 +422,7 @@ class Work:
             self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
         self._row = row
 
-    def _look(self, board: Board) -> None:
+    def _read_board(self, board: Board) -> None:
         if not board.is_quiet and self.call.reaches_agent:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
