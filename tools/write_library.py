@@ -106,10 +106,10 @@ def show_result(operation: type[base.Operation]) -> str:
 
 def write_method(operation: type[base.Operation]) -> str:
     fields = operation.model_fields
-    positional = [show_argument(name, fields[name]) for name in operation.words]
+    positional = [show_argument(name, fields[name]) for name in operation.positional]
     if operation.computes:
         positional.append("function: Callable[[Any], Any] | None = None")
-    named = [show_argument(name, field) for name, field in fields.items() if name not in operation.words]
+    named = [show_argument(name, field) for name, field in fields.items() if name not in operation.positional]
     is_command = issubclass(operation, base.Command)
     if is_command or operation.repeats:
         named.append("request_id: str | None = None")

@@ -12,7 +12,7 @@ from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import ConflictError, FencedError
 
 SECONDS: Final = 0.6
-"""Between two lines, on a terminal."""
+"""Pause between two lines, on a terminal."""
 _COLOURS: Final = {"ann": 36, "bob": 33}
 
 

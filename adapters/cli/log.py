@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from holdlog.adapters.cli.fields import add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
 from holdlog.adapters.cli.texts import print_json, print_note, show_line
@@ -55,7 +55,7 @@ def run(words: list[str]) -> int:
             if not count and not options.json:
                 print_note("no such events; the first claim or set adds one, for example: holdlog claim README.md")
     except InvalidError as error:
-        raise name_argument(error, Log, ()) from None
+        raise rename_argument(error, Log, ()) from None
     return 0
 
 

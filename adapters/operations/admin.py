@@ -37,7 +37,7 @@ def check_event_id(text: str) -> str:
     return text
 
 
-class Verify(Query, name="verify", group="audit", words="checkpoint", scope="admin"):
+class Verify(Query, name="verify", group="audit", positional="checkpoint", scope="admin"):
     """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events that
     were removed at its end, or another history, show only against a checkpoint that is kept elsewhere."""
 
@@ -72,7 +72,7 @@ class MakeCheckpoint(Query, name="checkpoint", group="audit"):
         return Checkpoint(position, bytes(digest).hex(), utc(at))
 
 
-class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
+class Redact(Task, name="redact", group="audit", positional="event", scope="admin"):
     """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so that
     the log verifies. Write or delete a current value first, and release a live claim. Backups and exports keep the
     text."""

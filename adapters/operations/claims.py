@@ -53,7 +53,7 @@ class Claim(
     name="claim",
     group="claims",
     route="POST /claims/{resource}",
-    words="resource",
+    positional="resource",
     scope="claim",
     waits=True,
 ):
@@ -93,7 +93,7 @@ class Claim(
 
 
 class Release(
-    Command, name="release", group="claims", route="DELETE /claims/{resource}", words="resource", scope="claim"
+    Command, name="release", group="claims", route="DELETE /claims/{resource}", positional="resource", scope="claim"
 ):
     """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome what
     you did, so that the next holder knows."""
@@ -135,7 +135,7 @@ class EndClaims(Command):
     receipt: ClassVar[None] = None
 
 
-class Status(Query, name="status", group="claims", route="GET /claims/{resource}", words="resource version"):
+class Status(Query, name="status", group="claims", route="GET /claims/{resource}", positional="resource version"):
     """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with agent,
     what that agent and its sub-agents hold and wait for."""
 
@@ -212,7 +212,7 @@ class FindEnd(Query):
 
 
 class WaitFor(
-    BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", words="resource timeout_seconds"
+    BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", positional="resource timeout_seconds"
 ):
     """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim() next,
     or queue with claim() and wait_seconds."""

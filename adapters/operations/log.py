@@ -94,7 +94,7 @@ class Choice(Query):
         return self.agent is None or is_of_agent(from_json(meta).get("by") or "", self.agent)
 
 
-class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", words="after"):
+class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", positional="after"):
     """Read the log: all events after a position or bookmark, in order. A page without events whose next_position moved
     leads on."""
 

@@ -47,7 +47,7 @@ class ThreadAppend(
     name="thread_append",
     group="threads",
     route="POST /threads/{thread_id}",
-    words="thread_id",
+    positional="thread_id",
     scope="write",
 ):
     """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that the
@@ -87,7 +87,7 @@ class WriteThread(_Items):
 
 
 class ThreadRead(
-    BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}", words="thread_id"
+    BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}", positional="thread_id"
 ):
     """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass the
     version of the page as after_version, and wait_seconds."""

@@ -66,7 +66,7 @@ class Get(
     name="get",
     group="state",
     route="GET /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     has_spaces=True,
 ):
     """Read a value and its version, which set() takes as expected_version."""
@@ -91,7 +91,7 @@ class SetValue(
     name="set",
     group="state",
     route="PUT /values/{namespace}/{key}",
-    words="namespace key value",
+    positional="namespace key value",
     scope="write",
     overwrites=True,
     has_spaces=True,
@@ -123,7 +123,7 @@ class Delete(
     name="delete",
     group="state",
     route="DELETE /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     scope="write",
     overwrites=True,
     has_spaces=True,
@@ -146,7 +146,7 @@ class ClearNamespace(
     name="clear_namespace",
     group="state",
     route="DELETE /values/{namespace}",
-    words="namespace",
+    positional="namespace",
     scope="write",
     has_spaces=True,
 ):
@@ -164,7 +164,7 @@ class Update(
     name="update",
     group="power",
     route="PATCH /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     scope="write",
     computes=True,
     has_spaces=True,
@@ -263,7 +263,7 @@ class Transact(
     name="transact",
     group="power",
     route="POST /transactions",
-    words="operations",
+    positional="operations",
     scope="write",
     has_spaces=True,
 ):
@@ -277,7 +277,7 @@ class Transact(
     reason: Note | None = None
 
 
-class List(Query, name="list", group="state", route="GET /values/{namespace}", words="namespace", has_spaces=True):
+class List(Query, name="list", group="state", route="GET /values/{namespace}", positional="namespace", has_spaces=True):
     """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
 
     results = (RecordPage, NamespacePage)
@@ -321,7 +321,7 @@ class ReadHistory(
     name="history",
     group="state",
     route="GET /history/{namespace}/{key}",
-    words="namespace key limit",
+    positional="namespace key limit",
     returns="history",
     has_spaces=True,
 ):
@@ -345,7 +345,7 @@ class ExportNamespace(
     name="export_namespace",
     group="state",
     route="GET /exports/{namespace}",
-    words="namespace",
+    positional="namespace",
     tool="export",
     has_spaces=True,
 ):
@@ -377,7 +377,7 @@ class Watch(
     name="watch",
     group="state",
     route="GET /watches/{namespace}/{key}",
-    words="namespace key since_version",
+    positional="namespace key since_version",
     has_spaces=True,
 ):
     """Wait until a value changes from since_version, and return it."""
