@@ -72,10 +72,10 @@ def scan(
         limit = max(1, min(8 * limit, PAGE_EVENTS, PAGE_CHARACTERS // average))
 
 
-def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
+def read_page(snapshot: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
     """The rows of a page, and whether there are more."""
-    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now()}
-    return cut_page(scan(view, query, parameters, limit + 1), limit)
+    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": snapshot.now()}
+    return cut_page(scan(snapshot, query, parameters, limit + 1), limit)
 
 
 def cut_page(rows: Iterable[Any], limit: int, payload: int = 4) -> tuple[list[Any], bool]:

@@ -294,20 +294,20 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", p
         return self
 
     def read(self, reader: Reader) -> RecordPage | NamespacePage:
-        with reader.snapshot() as view:
-            position = read_position(view)
+        with reader.snapshot() as snapshot:
+            position = read_position(snapshot)
             if self.namespace is None:
-                return self._read_namespaces(view, position)
+                return self._read_namespaces(snapshot, position)
             first = namespace_prefix(self.namespace)
             query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
-            rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
-        page = [show_any(row, view.now()) for row in rows]
+            rows, more = read_page(snapshot, query, first + self.prefix, first + (self.after_key or ""), self.limit)
+        page = [show_any(row, snapshot.now()) for row in rows]
         return RecordPage(self.namespace, len(page), page, position, page[-1].key if more else None)
 
-    def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
-        parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
+    def _read_namespaces(self, snapshot: Reader, position: int) -> NamespacePage:
+        parameters = {"first": "record:", "end": end_of_range("record:"), "now": snapshot.now()}
         counts = dict[str, int]()
-        for (stream,) in view.read(sql.LIVE_STREAMS, parameters):
+        for (stream,) in snapshot.read(sql.LIVE_STREAMS, parameters):
             namespace = split_stream(stream)[0]
             counts[namespace] = counts.get(namespace, 0) + 1
         after = self.after_key or ""
@@ -357,18 +357,18 @@ class ExportNamespace(
     after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
 
     def read(self, reader: Reader) -> Export:
-        with reader.snapshot() as view:
+        with reader.snapshot() as snapshot:
             first = namespace_prefix(self.namespace)
             query = sql.ALL_RECORDS if self.include_deleted else sql.RECORDS
-            rows, more = read_page(view, query, first, first + (self.after_key or ""), 1000)
-            page = [self._export(view, row) for row in rows]
-            position, count = read_position(view), sum(len(record.history) for record in page)
+            rows, more = read_page(snapshot, query, first, first + (self.after_key or ""), 1000)
+            page = [self._export(snapshot, row) for row in rows]
+            position, count = read_position(snapshot), sum(len(record.history) for record in page)
         next_after = page[-1].key if more else None
-        return Export(self.namespace, utc(view.now()), len(page), count, page, position, next_after)
+        return Export(self.namespace, utc(snapshot.now()), len(page), count, page, position, next_after)
 
-    def _export(self, view: Reader, row: Any) -> ExportedRecord:
-        record = show_any(row, view.now())
-        history, _ = read_history(view, row[0], NO_LIMIT, NO_LIMIT)
+    def _export(self, snapshot: Reader, row: Any) -> ExportedRecord:
+        record = show_any(row, snapshot.now())
+        history, _ = read_history(snapshot, row[0], NO_LIMIT, NO_LIMIT)
         return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 
 

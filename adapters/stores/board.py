@@ -154,16 +154,16 @@ def read_silence(board: Board, rows: Iterable[Any]) -> None:
 
 def read_board(reader: Reader, read: Reads) -> Board:
     """What a query reads: what overlaps `resources`, or all of the board."""
-    with reader.snapshot() as view:
-        board = Board(view.steady(), is_alive)
+    with reader.snapshot() as snapshot:
+        board = Board(snapshot.steady(), is_alive)
         queries, parameters = select(read, Caller(), board.now)
         for query in queries:
-            add_rows(board, view.read(query, parameters))
+            add_rows(board, snapshot.read(query, parameters))
         if not board.is_quiet:
-            read_silence(board, view.read(sql.LAST_COMMIT, {}))
+            read_silence(board, snapshot.read(sql.LAST_COMMIT, {}))
         if read.resources:
-            add_streams(board, view.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
-        board.start(Moment(view.now(), LAST, Caller(), 0, board.now))  # what is due ends after all that is recorded
+            add_streams(board, snapshot.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
+        board.start(Moment(snapshot.now(), LAST, Caller(), 0, board.now))  # what is due ends after all that is recorded
     return board
 
 

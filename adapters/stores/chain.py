@@ -69,17 +69,17 @@ class Chain:
             raise damage_at(min(self._redacted), "its text was removed, and no event says so")
 
 
-def read_log(view: Reader, after: int = 0) -> Iterator[Any]:
+def read_log(snapshot: Reader, after: int = 0) -> Iterator[Any]:
     """The rows of the log after a position, in order."""
-    while rows := view.read(ROWS, {"after": after, "limit": PAGE}):
+    while rows := snapshot.read(ROWS, {"after": after, "limit": PAGE}):
         yield from rows
         after = rows[-1][0]
 
 
-def verify_log(view: Reader, checkpoint: tuple[int, str] | None = None) -> Chain:
+def verify_log(snapshot: Reader, checkpoint: tuple[int, str] | None = None) -> Chain:
     """Verify a whole log. Raises DamageError, also if it does not contain the checkpoint, a position and a digest in
     hexadecimal."""
-    chain, rows = Chain(), read_log(view)
+    chain, rows = Chain(), read_log(snapshot)
     last, digest = checkpoint or (0, FIRST_DIGEST.hex())
     while True:
         if chain.head.position == last and chain.head.digest.hex() != digest:

@@ -35,18 +35,18 @@ _TYPES: Final = [int, str, int, str, int, str]
 
 def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, values: bool) -> ExportedLog:
     """Write the events from one position to another, both included. Raises InvalidError, StoreError, OSError."""
-    with reader.snapshot() as view:  # a redaction meanwhile would take a text, and its event would be missing
-        rows = view.read(sql.HEAD, {})
+    with reader.snapshot() as snapshot:  # a redaction meanwhile would take a text, and its event would be missing
+        rows = snapshot.read(sql.HEAD, {})
         end = rows[0][0] if rows else 0
         last = end if last is None else last
         if last > end or (first > last and end):
             raise InvalidError(f"last: must be between first and {end}, where the log ends")
-        before = view.read(sql.DIGEST, {"position": first - 1})
+        before = snapshot.read(sql.DIGEST, {"position": first - 1})
         position, digest = first - 1, bytes(before[0][0]) if before else FIRST_DIGEST
-        about = {"holdlog_export": FORMAT, "store": view.read(sql.STORE_ID, {})[0][0], "first": first, "last": last}
+        about = {"holdlog_export": FORMAT, "store": snapshot.read(sql.STORE_ID, {})[0][0], "first": first, "last": last}
         about |= {"log_end": end, "previous_digest": digest.hex()} | ({} if values else {"values": False})
         file.write(f"{dump(about)}\n".encode())
-        for row in islice(read_log(view, position), last - position):
+        for row in islice(read_log(snapshot, position), last - position):
             if row[0] != position + 1:
                 break
             file.write(f"{dump(_describe(row, values))}\n".encode())
