@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 class Available(NamedTuple):
-    """Nobody holds it. The `previous_` fields are as of Claimed; `elapsed_seconds`: how long `wait` waited."""
+    """Nobody holds it. The `previous_` fields are those of Claimed; `elapsed_seconds`: how long `wait` waited."""
 
     resource: str
     elapsed_seconds: float | None = None

@@ -159,7 +159,7 @@ def _check_person(path: str, absolute: str, committer: Committer) -> Problem | N
     if "://" in path or committer.is_person or _find_mode(absolute) != "human":
         return None
     blocks = committer.agent != ""
-    advice = "describe the change that you need to your user" if blocks else "if you are a person, go on"
+    advice = "describe the change that you need to your user" if blocks else "if you are a person, continue"
     return Problem(
         path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {advice}"
     )

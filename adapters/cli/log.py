@@ -32,9 +32,9 @@ _FILTERS: Final = ("namespace", "prefix", "kinds", "resource", "agent", "start",
 def run(words: list[str]) -> int:
     parser = Parser("log", "List events, the oldest first; with --refusals, refused commands among them.", EXAMPLES)
     add_fields(parser, Log, (), ("limit",))
-    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="end after so many")
+    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="end after this many events")
     parser.add_argument("--last", type=int, metavar="N", help="only the newest")
-    parser.add_argument("--follow", action="store_true", help="go on with new events, until an interrupt")
+    parser.add_argument("--follow", action="store_true", help="continue with new events, until an interrupt")
     options = parser.parse_args(words)
     for name, number in (("limit", options.most), ("last", options.last)):
         if number is not None and number < 1:

@@ -64,7 +64,7 @@ class ShellCall:
         return guard_command(reading, folder, find_source)
 
     def judge_own(self, commands: Sequence[tuple[str | None, ...]]) -> str | None:
-        """Why commands of holdlog, as of Targets, are denied: they do what only a person may do, or act under the name
+        """Why commands of holdlog, in Targets, are denied: they do what only a person may do, or act under the name
         of another agent. As far as words show it: scripts and variables of the agent's environment are not read, so a
         host's permissions must do the rest."""
         name = self._who.agent
@@ -198,7 +198,7 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
             if it.verb == verb
         ]
         texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
-    advice = "Do not change held files again: their holders go on with them."
+    advice = "Do not change held files again: their holders are working on them."
     return f"holdlog: {'; '.join(texts)}. {advice}" if texts else ""
 
 

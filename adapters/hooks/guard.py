@@ -28,7 +28,7 @@ from holdlog.adapters.policy.in_force import FILE, read_policy
 from holdlog.domain.claims.holder import HolderId
 
 MAX_OWN: Final = 1_000
-"""Files that remain for a command: no text names so many."""
+"""At most this many files that remain for a command: a text cannot name more."""
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file of a host."""
 GUARDS: Final = (

@@ -105,7 +105,7 @@ class Cancellable:
         self._task.cancel()
 
     async def ping(self) -> None:
-        """Show the client that its call goes on."""
+        """Show the client that its call still runs."""
 
     def _start(self) -> None:
         self._watching = asyncio.ensure_future(self._watch())

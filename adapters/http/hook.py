@@ -27,7 +27,7 @@ HINT: Final = "pass them to the tools of holdlog as agent and receipt"
 
 
 class RemoteHooks:
-    """Whatever fails is an error status, which lets the host go on and shows it that the edit is not guarded."""
+    """A failure gets an error status: the host continues, and sees that the edit is not guarded."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

@@ -130,7 +130,7 @@ def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
     """Who makes a call with this metadata. Raises InvalidError."""
     session, request_id, task = read_labels(meta)
     caller = caller._replace(request_id=request_id, correlation_id=task)
-    if caller.is_shared:  # whoever started this process named its session
+    if caller.is_shared:  # the user named the session when starting this process
         return caller
     return caller if session is None else caller._replace(session=require_session(session), is_shared=True)
 

@@ -143,11 +143,11 @@ class BlockingQuery(Query):
         raise NotImplementedError
 
     def give_up(self, reader: Reader, elapsed: float) -> Any:
-        """The result after so many seconds."""
+        """The result after waiting `elapsed` seconds."""
         raise NotImplementedError
 
     def finish(self, result: Any, elapsed: float) -> Any:
-        """Complete a result that came after so many seconds."""
+        """Complete a result after waiting `elapsed` seconds."""
         return result
 
 

@@ -69,8 +69,8 @@ class Claim(
     also: list[Claimable] | None = Field(
         default=None, max_length=MAX_TOGETHER, description="More resources: all are granted or none"
     )
-    lease_seconds: Lease | None = Field(default=None, description="The claim ends after so long, whatever you do")
-    wait_seconds: Seconds = Field(default=0, description="Queue for it so long", repr=False)
+    lease_seconds: Lease | None = Field(default=None, description="The claim ends after this time, whatever you do")
+    wait_seconds: Seconds = Field(default=0, description="How long to queue for it", repr=False)
     mode: Mode = "exclusive"
     note: Note | None = Field(default=None, description="For others: what you do, how long it takes")
 

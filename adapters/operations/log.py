@@ -101,7 +101,7 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
     results = (EventPage,)
     after: Place = 0
     limit: Limit = 100
-    wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
+    wait_seconds: Seconds = Field(default=0, description="How long to wait for the first event")
 
     def seconds(self) -> float:
         return self.wait_seconds

@@ -40,7 +40,7 @@ class Subscribe(NamedTuple):
 
 
 Step = Run | Subscribe | float | Any
-"""A float is a pause of so many seconds. Queries are read, and other functions are called in another thread."""
+"""A float is a pause in seconds. Queries are read, and other functions are called in another thread."""
 Steps = Generator[Step, Any, Any]
 
 
@@ -129,9 +129,9 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
 
 
 def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
-    """A call whose place is given up elsewhere, by a release of its agent, does not queue again. One that does not
-    count as waiting any more, because the database's clock was set, looks again. One whose conversation goes on in
-    another session goes on there."""
+    """Wait for a grant. If the agent's ticket was released in another call, the command does not queue again. If the
+    ticket no longer counts as waiting, because the database's clock was set, the command runs again. If the
+    conversation has continued in another session, the call continues there."""
     yield Subscribe((f"claim:{command.resource}",))
     query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:

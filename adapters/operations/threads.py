@@ -97,7 +97,7 @@ class ThreadRead(
     after_version: Version | None = Field(default=None, description="Only later ones, the oldest of them first")
     before_version: Version | None = Field(default=None, description="The next_before of the page before")
     limit: Limit = 50
-    wait_seconds: Seconds = Field(default=0, description="Wait so long for items after after_version")
+    wait_seconds: Seconds = Field(default=0, description="How long to wait for items after after_version")
 
     @model_validator(mode="after")
     def _require_one_end(self) -> "ThreadRead":

@@ -107,7 +107,7 @@ class SetValue(
     value: JsonValue
     updated_by: Agent
     expected_version: Version | None = Field(default=None, description="The version you read; 0: must not exist")
-    ttl_seconds: Duration | None = Field(default=None, description="The value expires after so many seconds")
+    ttl_seconds: Duration | None = Field(default=None, description="The value expires after this many seconds")
     guard: Guard | None = Field(default=None, description="Claims you hold, with the versions of your grants")
     reason: Note | None = None
 
@@ -128,7 +128,7 @@ class Delete(
     overwrites=True,
     has_spaces=True,
 ):
-    """Delete a value. Its history stays, and its versions go on."""
+    """Delete a value. Its history stays, and its versions continue."""
 
     op: ClassVar[str] = "delete"
     results = (DeleteResult, NotFound, Conflict, Fenced)

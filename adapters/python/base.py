@@ -67,8 +67,8 @@ class BlockingHandle(Handle):
     """For threads."""
 
     def close(self) -> None:
-        """End all calls that wait, and close the store. Claims stay until their leases end, or a caller of the same
-        agent below the same program goes on with them: release what you do not need."""
+        """End all calls that wait, and close the store. Claims stay until their leases end, or until a caller of the
+        same agent below the same program takes them over: release what you do not need."""
         self._engine.close()
 
     def __enter__(self) -> Self:

@@ -118,8 +118,8 @@ class StateStore(BlockingHandle):
         agent: A name unique to you; a sub-agent appends /task.
         receipt: The one returned with your grant, if any.
         also: More resources: all are granted or none.
-        lease_seconds: The claim ends after so long, whatever you do.
-        wait_seconds: Queue for it so long.
+        lease_seconds: The claim ends after this time, whatever you do.
+        wait_seconds: How long to queue for it.
         note: For others: what you do, how long it takes.
         """
         return self._queue(claims.Claim, locals())
@@ -141,7 +141,7 @@ class StateStore(BlockingHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
-        """Delete a value. Its history stays, and its versions go on."""
+        """Delete a value. Its history stays, and its versions continue."""
         return self._run(values.Delete, locals())
 
     def diff(
@@ -184,7 +184,7 @@ class StateStore(BlockingHandle):
         kinds: record, claim, thread, or ValueWritten ….
         resource: Claims that overlap it.
         agent: Events of this agent and its sub-agents.
-        wait_seconds: Wait so long for the first event.
+        wait_seconds: How long to wait for the first event.
         """
         return self._wait(log.Events, locals())
 
@@ -377,7 +377,7 @@ class StateStore(BlockingHandle):
 
         namespace: Group of keys, e.g. order-1234.
         expected_version: The version you read; 0: must not exist.
-        ttl_seconds: The value expires after so many seconds.
+        ttl_seconds: The value expires after this many seconds.
         guard: Claims you hold, with the versions of your grants.
         """
         return self._run(values.SetValue, locals())
@@ -430,7 +430,7 @@ class StateStore(BlockingHandle):
 
         after_version: Only later ones, the oldest of them first.
         before_version: The next_before of the page before.
-        wait_seconds: Wait so long for items after after_version.
+        wait_seconds: How long to wait for items after after_version.
         """
         return self._wait(threads.ThreadRead, locals())
 

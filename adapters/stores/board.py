@@ -163,7 +163,7 @@ def read_board(reader: Reader, read: Reads) -> Board:
             read_silence(board, snapshot.read(sql.LAST_COMMIT, {}))
         if read.resources:
             add_streams(board, snapshot.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
-        board.start(Moment(snapshot.now(), LAST, Caller(), 0, board.now))  # what is due ends after all that is recorded
+        board.start(Moment(snapshot.now(), LAST, Caller(), 0, board.now))  # unrecorded expiries come last
     return board
 
 

@@ -64,7 +64,7 @@ class PostgresStore:
         self._marked_at = 0
         """When this process last recorded that it commits."""
         self._offset = 0
-        """Microseconds: the database's clock minus this machine's `_CLOCK`, as of `_read_at` by the latter."""
+        """Microseconds: the database's clock minus this machine's `_CLOCK`, measured at `_read_at` by the latter."""
         self._read_at = self._last_at = 0
         self._pool = ConnectionPool(
             name_server(self._target),

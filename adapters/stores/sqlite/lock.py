@@ -68,7 +68,7 @@ class WriteLock:
         return False
 
     def read_position(self) -> int:
-        """The last position of the log that any process has noted: the log had at least so many events."""
+        """The last position of the log that any process has noted: the log has at least this many events."""
         return int.from_bytes(os.pread(self._descriptor, _POSITION_BYTES, _BYTES), "little")
 
     def note_position(self, position: int) -> None:

@@ -119,7 +119,7 @@ class SqliteStore:
         except BaseException as error:
             lock.close()
             if is_first and (isinstance(error, StoreError) or is_damage(error)):
-                os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
+                os.unlink(f"{path}.lock")  # leave nothing next to a file that is not a store
             raise
 
     def forsake_lock(self) -> None:
