@@ -78,7 +78,7 @@ def run(words: list[str]) -> int:
         else:
             print_note(f"nothing was committed: {error}")
         return 1
-    _show(repository, files, paths, commit, options)
+    _report(repository, files, paths, commit, options)
     return 0
 
 
@@ -101,9 +101,9 @@ def list_dirty_files(words: list[str]) -> int:
     if options.json:
         print_json({"status": "ok", "files": rows})
         return 0
-    whose = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
+    owners = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
     print_text(
-        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), whose.get(it["path"], "")) for it in rows])
+        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), owners.get(it["path"], "")) for it in rows])
         or "git has committed everything here"
     )
     return 0
@@ -228,14 +228,14 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
         time.sleep(0.05)
 
 
-def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
-    here = os.path.realpath(os.getcwd())
+def _report(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
+    folder = os.path.realpath(os.getcwd())
     branch = (run_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
     left = {path: _describe(work) for path, work in files.others.items()}
     left |= dict.fromkeys(files.unknown, "not of this session")
     left |= {path: "not named" for path in files.own if path not in paths}
-    names = [os.path.relpath(path, here) for path in paths]
-    left_out = [f"{os.path.relpath(path, here)} ({why})" for path, why in left.items()]
+    names = [os.path.relpath(path, folder) for path in paths]
+    left_out = [f"{os.path.relpath(path, folder)} ({why})" for path, why in left.items()]
     if options.json:
         print_json({"status": "committed", "commit": commit, "branch": branch, "files": names, "left_out": left_out})
         return

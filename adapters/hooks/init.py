@@ -104,9 +104,9 @@ def run(words: list[str]) -> int:
 
 def find_project() -> tuple[Project, str]:
     """The project around the working folder, and the place of its store."""
-    here = os.path.realpath(os.getcwd())
-    repository = find_repository(here, None)
-    root = here if repository is None else repository.folder
+    folder = os.path.realpath(os.getcwd())
+    repository = find_repository(folder, None)
+    root = folder if repository is None else repository.folder
     command = sys.argv[0] if not shutil.which("holdlog") and os.path.basename(sys.argv[0]) == "holdlog" else "holdlog"
     store = find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
     if os.path.dirname(store) == os.path.realpath(find_state_folder(os.environ)):
@@ -253,8 +253,8 @@ def _plan_all(project: Project, names: Sequence[str], originals: Originals, opti
     planned, roots = Plan([], [], []), _list_roots(project)
     targets = [it for name in names for it in CLIENTS[name].targets(project)]
     for root in roots[1:]:
-        there = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
-        targets += [it for it in there if it.path.startswith(f"{root}/")]
+        targets_of_root = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
+        targets += [it for it in targets_of_root if it.path.startswith(f"{root}/")]
     for target in targets:
         if not options.undo or options.client or target.path.startswith(tuple(f"{it}/" for it in roots)):
             _add(target, planned, originals, options)

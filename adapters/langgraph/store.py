@@ -368,13 +368,13 @@ class HoldlogStore(AsyncSteps, BaseStore):
 def _describe_put(put: PutOp) -> dict[str, Any]:
     if not put.namespace:
         raise InvalidNamespaceError("a namespace must have a label")
-    about: dict[str, Any] = {"namespace": join_labels(put.namespace), "key": put.key}
-    about |= {"expected_version": getattr(put, "expected_version", None)}
+    fields: dict[str, Any] = {"namespace": join_labels(put.namespace), "key": put.key}
+    fields |= {"expected_version": getattr(put, "expected_version", None)}
     if put.value is None:
-        return about | {"op": "discard"}
+        return fields | {"op": "discard"}
     if not isinstance(put.value, Mapping):
         raise InvalidError("value: must be an object")
     if not isinstance(put.ttl, (int, float)) and put.ttl is not None:
         raise InvalidError("ttl: must be a number of minutes")
     seconds = None if put.ttl is None else put.ttl * MINUTE
-    return about | {"op": "set", "value": dict(put.value), "ttl_seconds": seconds}
+    return fields | {"op": "set", "value": dict(put.value), "ttl_seconds": seconds}

@@ -1,5 +1,5 @@
-"""How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an
-event loop."""
+"""How an operation runs: a generator of steps, which each surface takes in its own way, in threads or on an event
+loop."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from holdlog.domain.refusals import HoldlogError
 
 SHORTEST_PAUSE: Final = 0.01
 CHECK_SECONDS: Final = OFFER / SECOND
-"""Seconds after which a waiter looks again who is in front of it."""
+"""A waiter runs its command again at least this often."""
 CLOCK_ERROR: Final = 0.5
 """Seconds by which the clocks of a waiter and of its store may differ without having been set."""
 
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """Step: from now on, events of these topics end pauses."""
+    """Step: from now on, an event of one of these topics ends a pause."""
 
     topics: tuple[str, ...]
 
@@ -45,7 +45,7 @@ Steps = Generator[Step, Any, Any]
 
 
 def execute(operation: Operation, caller: Caller, engine: Engine) -> Steps:
-    """What surfaces do for an operation of any kind."""
+    """The steps of any operation."""
     if isinstance(operation, Claim) and operation.wait_seconds:
         return (yield from claim(operation, caller, engine))
     if isinstance(operation, BlockingQuery):
@@ -86,7 +86,7 @@ def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: 
 
 
 def wait(query: BlockingQuery, engine: Engine) -> Steps:
-    """Ask a blocking query until it has a result."""
+    """Run a blocking query again and again until it has a result, or its time is over."""
     began = time.monotonic()
     if not isinstance(result := (yield query), Wait):
         return result
@@ -104,14 +104,14 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
 
 
 def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
-    """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
-    `leaves`; unless another call of its agent waits at the same place."""
+    """Claim, and wait in the queue. If the caller gives up, its ticket stays in the queue for ABSENCE, or is removed at
+    once if it `leaves`, unless another call of the agent waits for the same request."""
     beats = engine.beats
     who = HolderId(command.agent, command.receipt or caller.session, caller.principal)
-    place = (who, command.resource, tuple(command.also or ()), command.mode)
+    request = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:
-        with beats.open_call(who, waits_for=place) if command.wait_seconds else nullcontext():
+        with beats.open_call(who, waits_for=request) if command.wait_seconds else nullcontext():
             result = yield Run(command, caller)
             if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
                 deadline = time.monotonic() + command.wait_seconds  # not before its ticket counts as absent
@@ -119,11 +119,11 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
     except (HoldlogError, GeneratorExit):
         raise
     except BaseException:  # the caller is interrupted or cancelled
-        if not beats.is_awaited(place):
+        if not beats.is_awaited(request):
             with suppress(HoldlogError):
                 yield give_up
         raise
-    if leaves and not result and not beats.is_awaited(place):
+    if leaves and not result and not beats.is_awaited(request):
         yield give_up
     return result
 

@@ -88,10 +88,10 @@ class FindToken(Query):
         if name is None:
             return None
         rows = reader.read(sql.RECORD, {"stream": tokens.token_stream(name)})
-        about = from_json(rows[0][3]) if rows and is_live(rows[0], reader.now()) else {}
-        if not compare_digest(tokens.hash_text(self.text), about.get("hash", _NO_HASH)):
+        fields = from_json(rows[0][3]) if rows and is_live(rows[0], reader.now()) else {}
+        if not compare_digest(tokens.hash_text(self.text), fields.get("hash", _NO_HASH)):
             return None
-        return Token(name, tuple(about["allow"]), about.get("space"), rows[0][5])
+        return Token(name, tuple(fields["allow"]), fields.get("space"), rows[0][5])
 
 
 def _show_token(row: Any, now: int) -> TokenEntry:

@@ -248,8 +248,8 @@ class State(Generic[T]):
             for key in removed
         ]
         items = {"messages": list(messages), "results": list(results), "clears_results": clears}
-        about = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
-        written: ThreadWritten = self._store._engine.run(WriteThread.parse(about | items), self._store._caller)
+        arguments = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
+        written: ThreadWritten = self._store._engine.run(WriteThread.parse(arguments | items), self._store._caller)
         for operation, step in zip(operations, written.data, strict=True):
             if operation["op"] == "set":
                 self._values[step.key], self._versions[step.key] = deepcopy(operation["value"]), step.version

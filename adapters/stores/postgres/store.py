@@ -342,10 +342,10 @@ def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
 
 
 def _records(reads: Sequence[tuple[Reads, Caller]], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
-    found = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
+    loaded = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
     for row in (*ranges, *records, *values):  # a command may need the value of what another only reads
-        found[row[0]] = decode_record(*row)
-    return found
+        loaded[row[0]] = decode_record(*row)
+    return loaded
 
 
 def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
