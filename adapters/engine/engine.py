@@ -18,7 +18,7 @@ from itertools import repeat, starmap
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.beat import Beats
-from holdlog.adapters.engine.port import LOCK_SECONDS, Batch, Request, Store, key_of
+from holdlog.adapters.engine.port import LOCK_SECONDS, Batch, Request, Store, find_key
 from holdlog.adapters.engine.waiting import Wait, Waiters
 from holdlog.adapters.stores.codec import SALT_BYTES, Foreign, digest_event, encode_event, encode_refusal, hash_payload
 from holdlog.adapters.stores.sql import EVENT
@@ -379,7 +379,7 @@ class Engine:
         try:
             position = batch.head.position + len(batch.rows)
             moment = Moment(batch.at, position, caller, self._max_value_bytes, batch.steady)
-            key = key_of(caller) if caller.request_id is not None else None
+            key = find_key(caller) if caller.request_id is not None else None
             if key is not None and key in batch.requests:
                 job.result = self._recall(command, batch.requests[key], batch.state, moment)
                 return

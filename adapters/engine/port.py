@@ -9,8 +9,8 @@ from holdlog.domain.state import Reads, State
 
 LOCK_SECONDS: Final = 5.0
 """How long a command waits for a write lock, of this process or of the store."""
-MARK_MICROSECONDS: Final = 5_000_000
-"""A process records the time of a commit at most this often. A longer gap shows that no process was committing."""
+MARK_AFTER: Final = 5_000_000
+"""Microseconds. A process records the time of a commit at most this often. So a longer gap is a silence of all."""
 
 
 class Head(NamedTuple):
@@ -23,7 +23,7 @@ class Head(NamedTuple):
 
 class Request(NamedTuple):
     """A remembered request. `fingerprint` identifies its arguments, `result` is JSON; both are empty if the result was
-    redacted. `position`: the end of the log after it. `at`: microseconds since 1970. Its key: see `key_of`."""
+    redacted. `position`: the end of the log after it. `at`: microseconds since 1970. Key: `find_key`."""
 
     position: int
     at: int
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     result: str
 
 
-def key_of(caller: Caller) -> tuple[str, str]:
+def find_key(caller: Caller) -> tuple[str, str]:
     """Principal and request id."""
     return caller.principal or "", caller.request_id or ""
 

@@ -12,7 +12,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.dirty import GitFailedError, locate, read_head, read_stash, run_git
-from holdlog.adapters.hooks.files import MISSING, digest_of
+from holdlog.adapters.hooks.files import MISSING, hash_content
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
 from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.hooks.words import read_options
@@ -148,7 +148,7 @@ def list_marks(reading: Reading, ownership: Ownership, workspaces: Workspaces, f
     marks = {}
     if reading.targets.reports:
         paths = islice(_list_watched(ownership, workspaces), MAX_FILES)
-        marks = {resource: digest_of(path) for resource, path, _ in paths}
+        marks = {resource: hash_content(path) for resource, path, _ in paths}
         root = find_top(folder)
         if marks and root is not None:
             with suppress(GitFailedError):
@@ -176,7 +176,7 @@ def compare(marks: Mapping[str, str], since: float, ownership: Ownership, worksp
             heads[name.removeprefix(_HEAD)] = mark
         elif name in watched:
             path, work = watched[name]
-            digest, change = digest_of(path), changes.get(name)
+            digest, change = hash_content(path), changes.get(name)
             is_known = change is not None and change.at >= since and (change.sha256 or MISSING) == digest
             if digest != mark and not is_known:
                 differences.append(Difference(name, work.who, "changed", digest if len(digest) == 64 else None))

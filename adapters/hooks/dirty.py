@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.files import MISSING, digest_of
+from holdlog.adapters.hooks.files import MISSING, hash_content
 from holdlog.adapters.operating_system.location import Repository
 
 GIT_SECONDS: Final = 2.0
@@ -101,7 +101,7 @@ def list_committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -
             latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
     committed = set[str]()
     for path, (changed, digest) in changes.items():
-        is_later = latest.get(path, 0) > changed and digest_of(path) != (digest or MISSING)
+        is_later = latest.get(path, 0) > changed and hash_content(path) != (digest or MISSING)
         # Git stores whole seconds, and may have committed earlier content that was staged: then the content decides.
         if is_later or (latest.get(path, 0) >= int(changed) and _digest_committed(root, path) == digest):
             committed.add(path)

@@ -127,14 +127,14 @@ class Hook:
             reading = read_call(call.targets)
             call = self._call = call._replace(targets=reading.targets, reading=reading)
         with ExitStack() as stack:
-            self._work(call, places.split(call), stack)
+            self._handle_in_places(call, places.split(call), stack)
 
-    def _work(self, call: HookCall, parts: dict[Place, list[str]], stack: ExitStack) -> None:
+    def _handle_in_places(self, call: HookCall, parts: dict[Place, list[str]], stack: ExitStack) -> None:
         """Handle the call in each of its stores, and in those where the conversation may hold something."""
         others = [place for place in parts if place != self._own] if call.event == "pre-edit" else []
         queue, works = list(parts.items()), list["Work"]()
         for place, paths in queue:
-            output = self._work_in(place, paths, others, works, stack)
+            output = self._handle_in_place(place, paths, others, works, stack)
             if output.decision == "deny":
                 self._output = output
                 for work in works[:-1]:
@@ -144,7 +144,7 @@ class Hook:
             if call.event in _FOLLOWED and place == self._own and works:
                 queue += [(it, []) for it in works[0].list_places() if it not in parts and os.path.lexists(it.store)]
 
-    def _work_in(
+    def _handle_in_place(
         self, place: Place, paths: Sequence[str], others: Sequence[Place], works: "list[Work]", stack: ExitStack
     ) -> Output:
         """Handle the call in one store. If that fails, the files of other stores are still guarded."""

@@ -39,7 +39,7 @@ class File(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row of the table `files`: a file as an agent last read or wrote it. `digest`: see `digest_of`. `at`: then, in
+    """A row of the table `files`: a file as an agent last read or wrote it. `digest`: `hash_content`. `at`: then, in
     microseconds since 1970. `grant`: version of the claim that a hook acquired for it, 0 if none."""
 
     resource: str
@@ -49,7 +49,7 @@ class Known(NamedTuple):
     grant: int
 
 
-def digest_of(path: str) -> str:
+def hash_content(path: str) -> str:
     """A text that changes with the content of a file: its SHA-256 in hexadecimal. If the file is missing, too large, or
     not a regular file (opening a pipe would block): a text of another length."""
     try:

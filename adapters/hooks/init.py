@@ -177,12 +177,9 @@ def start_server(project: Project) -> tuple[str, bool]:
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
-    requests = [
-        {"jsonrpc": "2.0", "id": number, "method": name, "params": fields}
-        for number, (name, fields) in enumerate(_REQUESTS)
-    ]
-    requests.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    text = "".join(f"{json.dumps(request)}\n" for request in requests)
+    calls = [{"jsonrpc": "2.0", "id": id_, "method": name, "params": it} for id_, (name, it) in enumerate(_REQUESTS)]
+    calls.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    text = "".join(f"{json.dumps(call)}\n" for call in calls)
     try:
         done = subprocess.run(
             [program, "serve"], cwd=project.root, input=text, capture_output=True, text=True,

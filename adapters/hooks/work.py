@@ -29,8 +29,8 @@ from holdlog.adapters.hooks.files import (
     File,
     Known,
     describe_settings,
-    digest_of,
     find_settings,
+    hash_content,
     list_uncommitted,
 )
 from holdlog.adapters.hooks.places import Place
@@ -176,7 +176,7 @@ class Work:
         """Record the files that the agent has read or changed; a change only if the content differs from the last."""
         is_edit = self.call.event == "post-edit"
         files = [] if self.call.failed else self.files
-        digests = {file: digest_of(file.path) for file in files}
+        digests = {file: hash_content(file.path) for file in files}
         with self._transact(files) as batch:
             known = self._read_known(files)
             changes: list[tuple[str, str | None]] = []
@@ -286,7 +286,7 @@ class Work:
             is_new = grant is not None and grant.position > batch.head.position
             if is_new or (row is not None and row.grant):
                 self._claimed += [file.resource] if is_new else []
-                self._put_file(file, row.digest if row is not None else digest_of(file.path), batch, version, row)
+                self._put_file(file, row.digest if row is not None else hash_content(file.path), batch, version, row)
         return None
 
     def _warn_of_others(self, elsewhere: dict[str, list[tuple[str, str]]], batch: Batch) -> None:
@@ -307,7 +307,7 @@ class Work:
         reason, mode = None, read_policy(self.place.root).stale_reads
         for file in self.files:
             row = known.get(file.resource)
-            if row is None or (digest := digest_of(file.path)) == row.digest:
+            if row is None or (digest := hash_content(file.path)) == row.digest:
                 continue
             own = batch.state.board.find_own(file.resource, self.who)
             is_by_hook = row.grant or file.resource in self._claimed
@@ -336,7 +336,7 @@ class Work:
         own = [change for change in changes if change[2] == self.caller.session]
         if own:
             return "deleted" if own[0][3] is None else "modified"
-        return "modified" if row.path and digest_of(row.path) != row.digest else "released"
+        return "modified" if row.path and hash_content(row.path) != row.digest else "released"
 
     # --- the agent
 

@@ -124,12 +124,12 @@ def _list_namespaces(snapshot: Reader, operation: ListNamespacesOp) -> Any:
     selected = {
         labels[: operation.max_depth]
         for labels in map(split_namespace, namespaces)
-        if labels is not None and all(_meets(condition, labels) for condition in conditions)
+        if labels is not None and all(_matches(condition, labels) for condition in conditions)
     }
     return sorted(selected)[operation.offset : operation.offset + operation.limit]
 
 
-def _meets(condition: MatchCondition, labels: Labels) -> bool:
+def _matches(condition: MatchCondition, labels: Labels) -> bool:
     path = tuple(condition.path)
     part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
     return len(part) == len(path) and all(expected in (_ANY, label) for expected, label in zip(path, part, strict=True))

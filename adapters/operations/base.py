@@ -135,11 +135,11 @@ class Query(Operation):
 class BlockingQuery(Query):
     """A query that waits for events."""
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         """What it waits for: streams, a kind of streams such as `claim:`, or ALL."""
         return (ALL,)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         raise NotImplementedError
 
     def give_up(self, reader: Reader, elapsed: float) -> Any:

@@ -221,13 +221,13 @@ class WaitFor(
     resource: Claimable
     timeout_seconds: Seconds = 30
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         """A subtree overlaps any number of names, a file those alone that cover it."""
         if self.resource.endswith("/"):
             return ("claim:",)
         return tuple(f"claim:{name}" for name in list_covering(self.resource))
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.timeout_seconds
 
     def read(self, reader: Reader) -> Available | Wait:

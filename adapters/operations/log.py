@@ -103,7 +103,7 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="How long to wait for the first event")
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.wait_seconds
 
     def read(self, reader: Reader) -> EventPage | Wait:

@@ -90,9 +90,9 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
     began = time.monotonic()
     if not isinstance(result := (yield query), Wait):
         return result
-    seconds, elapsed = query.seconds(), 0.0
+    seconds, elapsed = query.find_timeout(), 0.0
     if seconds:
-        yield Subscribe(query.topics())
+        yield Subscribe(query.list_topics())
         while isinstance(result := (yield query), Wait):
             elapsed = time.monotonic() - began
             if elapsed >= seconds:

@@ -107,10 +107,10 @@ class ThreadRead(
             raise ValueError("wait_seconds: needs after_version")
         return self
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         return (thread_stream(self.thread_id),)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.wait_seconds
 
     def read(self, reader: Reader) -> ThreadPage | NoThread | Wait:

@@ -388,10 +388,10 @@ class Watch(
     since_version: Version
     timeout_seconds: Seconds = 10
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         return (value_stream(self.namespace, self.key),)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.timeout_seconds
 
     def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.board import list_changed_claims
-from holdlog.adapters.stores.chain import Chain, damage_at, read_log
+from holdlog.adapters.stores.chain import Chain, make_damage_error, read_log
 from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, Claims
@@ -137,7 +137,7 @@ def _list_last(snapshot: Reader) -> Iterator[tuple[str, int, int]]:
                     yield stream, version, position
                 stream, version, position = row[0], 0, 0
             if row[1] != version + 1 or row[2] <= position:
-                raise damage_at(row[2], f"version {row[1]} follows version {version} of {stream}")
+                raise make_damage_error(row[2], f"version {row[1]} follows version {version} of {stream}")
             version, position = row[1:]
     if version:
         yield stream, version, position

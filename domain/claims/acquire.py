@@ -109,7 +109,7 @@ def end_claims(command: Any, state: State, moment: Moment) -> Decision:
         stream, facts = f"claim:{claim.resource}", {"forced_by": command.agent, "note": command.reason}
         forced = ClaimReleased(stream, claim.who.agent, claim.version, **facts)
         ended.append(Granted(claim.resource, board.record(forced)))
-        board.lose(claim, "forced", command.reason)
+        board.record_loss(claim, "forced", command.reason)
     granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
     return board.events, Released(*ended[0], None, next(iter(granted), None), ended if len(ended) > 1 else None)
 

@@ -55,7 +55,7 @@ class Request(NamedTuple):
     position: int = LAST
 
 
-def request_of(ticket: Claim) -> Request:
+def make_request(ticket: Claim) -> Request:
     return Request(ticket.who, ticket.mode, ticket.resources, ticket.position)
 
 
@@ -218,7 +218,7 @@ class Board:
         as a whole."""
         return all(self.holders[it.who].has_left for it in self.claims.values() if it.who.is_family(left))
 
-    def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
+    def record_loss(self, claim: Claim, why: str, reason: str | None = None) -> None:
         """Note that a grant ended without its holder's doing."""
         holder = self.holders[claim.who]
         lost = (*holder.lost, Loss(claim.resource, claim.version, why, reason))
@@ -410,7 +410,7 @@ class Board:
         blockers: dict[HolderId, set[HolderId]] = {}
         waiters = self.list_waiters()
         for number, ticket in enumerate(waiters):
-            request = request_of(ticket)
+            request = make_request(ticket)
             others = blockers.setdefault(ticket.who, set())
             others |= {claim.who for claim in self.list_obstacles(request)}
             others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, request)}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdlog.domain.claims.board import Board, Request, request_of
+from holdlog.domain.claims.board import Board, Request, make_request
 from holdlog.domain.claims.claim import (
     ABSENCE,
     OFFER,
@@ -52,7 +52,7 @@ def _expire_grant(claim: Claim, board: Board) -> None:
     due = board.note_expiry(claim)
     board.record(ClaimExpired(stream, who.agent, who.session, claim.version, due))
     if who in board.holders:
-        board.lose(claim, "expired")
+        board.record_loss(claim, "expired")
 
 
 def _expire_ticket(ticket: Claim, board: Board) -> None:
@@ -73,7 +73,7 @@ def grant_waiting(board: Board) -> list[tuple[str, HolderId]]:
         for ticket in board.list_waiters():
             if ticket.key not in board.claims:
                 continue  # an earlier grant of this round removed it
-            request = request_of(ticket)
+            request = make_request(ticket)
             if is_satisfied(request, board):
                 remove_ticket(ticket, "granted", board)
             elif board.is_free(request) and not find_cycle_of_grant(request, ticket, board):
@@ -104,7 +104,7 @@ def grant(request: Request, ticket: Claim | None, board: Board, note: str | None
         if ticket is not None and (own is None or own.is_offered):
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
     for other in board.list_tickets(*request.resources) if len(board.claims) > len(granted) else ():
-        if other.who == who and is_satisfied(request_of(other), board):
+        if other.who == who and is_satisfied(make_request(other), board):
             remove_ticket(other, "granted", board)
     return granted
 
@@ -146,7 +146,7 @@ def find_cycle(board: Board, also: Request | None = None) -> list[Link]:
     """The agents that wait for each other, so that none of them would ever get what it wants; empty if there are none.
     With `also`: those that would, if this request waited, too. The order of the queue does not matter: the agent that a
     waiter waits for may overtake it."""
-    requests = [*([also] if also is not None else ()), *map(request_of, board.list_waiters())]
+    requests = [*([also] if also is not None else ()), *map(make_request, board.list_waiters())]
     blockers = {request: {claim.who for claim in board.list_obstacles(request)} for request in requests}
     stuck = {request.who for request in requests}
     while True:

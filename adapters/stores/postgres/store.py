@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import MARK_MICROSECONDS, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.engine.port import MARK_AFTER, Batch, Head, Reader, Request, Snapshot, find_key
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
@@ -102,7 +102,7 @@ class PostgresStore:
 
     def _begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
-        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
+        requests = [find_key(caller) for _, caller in reads if caller.request_id is not None]
         arrays = (
             {stream for read, _ in reads for stream in read.streams},
             {stream for read, _ in reads for stream in read.values},
@@ -164,7 +164,7 @@ class PostgresStore:
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
-        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_MICROSECONDS:
+        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_AFTER:
             text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
