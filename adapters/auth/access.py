@@ -74,17 +74,17 @@ class Access(NamedTuple):
             raise DeniedError("a token without a space")
         self.require(scope)
 
-    def check(self, operation: Operation, spell: Callable[[str], str]) -> None:
-        """Raises DeniedError unless the caller may read and write all that an operation does. `spell`: writes a
+    def check(self, operation: Operation, format_name: Callable[[str], str]) -> None:
+        """Raises DeniedError unless the caller may read and write all that an operation does. `format_name`: writes a
         resource as grants name it."""
         if self.is_full:
             return
-        names = list(_list_names(operation, spell))
+        names = list(_list_names(operation, format_name))
         if names or operation.name not in _WIDE:
             for name in names or ["*"]:
                 self.require(operation.scope, name)
         for condition in getattr(operation, "guard", None) or ():
-            self.require("claim", spell(condition.resource))
+            self.require("claim", format_name(condition.resource))
 
     def filter(self, response: Object) -> Object:
         """The response without the rows, and without the resources in guards, that the caller may not read."""
@@ -112,7 +112,7 @@ class Access(NamedTuple):
         return not is_name or "next_after" not in response or self.allows("read", response["next_after"])
 
 
-def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:
+def _list_names(operation: Any, format_name: Callable[[str], str]) -> Iterator[str]:
     """The names that an operation reads or writes."""
     for step in (operation, *(getattr(operation, "operations", None) or ())):
         if (namespace := getattr(step, "namespace", None)) is not None:
@@ -122,7 +122,7 @@ def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:
     moved_to = getattr(operation, "moved_to", None)
     for resource in (getattr(operation, "resource", None), moved_to, *(getattr(operation, "also", None) or ())):
         if resource is not None:
-            yield spell(resource)
+            yield format_name(resource)
 
 
 @lru_cache(1024)

@@ -193,7 +193,7 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
     texts = []
     for verb, (change, remedy) in _TEXTS.items():
         names = [
-            f"{shorten(workspaces.spell(it.resource))} (held by {shorten(it.who.agent)})"
+            f"{shorten(workspaces.format_name(it.resource))} (held by {shorten(it.who.agent)})"
             for it in differences
             if it.verb == verb
         ]

@@ -19,15 +19,15 @@ WAIT: Final = 50
 
 
 class Describer(NamedTuple):
-    """Texts for an agent with this name. `spell`: writes a resource in the form in which this agent can pass it."""
+    """Texts for an agent with this name. `format_name`: writes a resource as this agent can pass it."""
 
     name: str
-    spell: Callable[[str], str]
+    format_name: Callable[[str], str]
 
     def describe_denial(self, busy: Any, has_server: bool, receipt: str = "") -> str:
         """Who holds a resource, since when, for how long, and how to queue for it: by a tool if the host `has_server`,
         else with a command."""
-        resource = self.spell(busy.resource)
+        resource = self.format_name(busy.resource)
         if has_server:
             arguments = f"resource={json.dumps(resource)}, agent={json.dumps(self.name)}, wait_seconds={WAIT}"
             arguments += f", receipt={json.dumps(receipt)}" * bool(receipt)
@@ -73,7 +73,7 @@ class Describer(NamedTuple):
         ]
         parts = []
         if taken:
-            command = f"holdlog history {shorten(shlex.quote(self.spell(taken[0])))}"
+            command = f"holdlog history {shorten(shlex.quote(self.format_name(taken[0])))}"
             parts.append(f"a person took {self.list(taken)} (run: {command})")
         return parts + ([f"lost {list_names(lost)}"] if lost else [])
 
@@ -85,7 +85,7 @@ class Describer(NamedTuple):
         return list_names([self._show(resource) for resource in resources])
 
     def _show(self, resource: str) -> str:
-        return shorten(self.spell(resource))
+        return shorten(self.format_name(resource))
 
     def _name_agent(self, agent: str) -> str:
         """How a text names another agent: by its name, as a sub-agent, or as another session of the same name."""

@@ -117,7 +117,7 @@ class Work:
 
     @property
     def _describer(self) -> Describer:
-        return Describer(self.name, self.workspaces.spell)
+        return Describer(self.name, self.workspaces.format_name)
 
     def handle(self) -> Output:
         """Handle the event of the call. Returns the output for the host."""

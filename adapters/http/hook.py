@@ -109,7 +109,7 @@ class RemoteWork:
             return Output()
         first, *rest = resources
         result = self._engine.run(Acquire(first, self.name, also=rest or None), self._caller)
-        describer = Describer(self.name, self._names.spell)
+        describer = Describer(self.name, self._names.format_name)
         lost = "; ".join(describer.describe_losses(result.lost or (), ()))
         text = f"holdlog: {lost}." if lost else ""
         if result.status != "busy":
