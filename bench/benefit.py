@@ -196,10 +196,11 @@ class Host:
 
 
 class Agent:
-    """Does its tasks. `main`: the folder into which it merges, if it has a worktree of its own."""
+    """Does its tasks. It merges each if the folder is a worktree of its own."""
 
-    def __init__(self, name: str, folder: Path, main: Path | None, size: Size) -> None:
-        self._name, self._main, self._tasks, self._pace = name, main, plan(size)[name], size.pace
+    def __init__(self, name: str, folder: Path, size: Size) -> None:
+        self._name, self._tasks, self._pace = name, plan(size)[name], size.pace
+        self._has_worktree = folder.name == name
         self._host = Host(folder, name)
         self._counts = self._host.counts
         self._chance = random.Random(name)
@@ -226,8 +227,8 @@ class Agent:
                 break
             self._counts["changes made again"] += len(missing)
         self._commit(task)
-        if self._main is not None:
-            self._merge(self._main)
+        if self._has_worktree:
+            self._merge()
 
     def _change(self, parts: Sequence[Part]) -> None:
         """Change each file. One that another agent holds comes after the others, and then waits."""
@@ -303,14 +304,14 @@ class Agent:
                 self._think(GLANCE)
         self._counts["steps given up"] += 1
 
-    def _merge(self, main: Path) -> None:
+    def _merge(self) -> None:
         """Merge the main branch into one's own, then move the main branch to the result."""
         for _ in range(ATTEMPTS):
             if self._host.shell("git merge -q --no-edit main").problem:
                 self._resolve()
-            if not self._host.shell(f"git -C {main} merge -q --ff-only {self._name}").problem:
+            if not self._host.shell("git push -q . HEAD:main").problem:
                 return
-            self._counts["git commands repeated"] += 1  # another agent moved the main branch, or is moving it
+            self._counts["git commands repeated"] += 1  # another agent has moved the main branch
             self._think(GLANCE)
         self._counts["steps given up"] += 1
 
@@ -335,10 +336,9 @@ class Agent:
         time.sleep(self._chance.uniform(*seconds) * self._pace)
 
 
-def run_agent(name: str, folder: str, main: str, size: str) -> None:
+def run_agent(name: str, folder: str, size: str) -> None:
     """One process, as each host is. Prints what the agent counted."""
-    agent = Agent(name, Path(folder), Path(main) if folder != main else None, Size(*json.loads(size)))
-    print(json.dumps(agent.work()))
+    print(json.dumps(Agent(name, Path(folder), Size(*json.loads(size))).work()))
 
 
 # --- a set-up, and what is in its repository at the end
@@ -349,19 +349,28 @@ def run_agents(set_up: str, size: Size, folder: Path) -> Json:
     main, planned = make_repository(folder / "main", size), plan(size)
     if set_up == "holdlog":
         _run(main, HOLDLOG, "init", "--client", "claude-code", "--yes")
-    processes = []
+    folders = dict.fromkeys(planned, main)
+    if set_up == "worktrees":
+        _run(
+            main, "git", "checkout", "-q", "--detach"
+        )  # a push moves the main branch only if it is checked out nowhere
+        for name in planned:
+            folders[name] = folder / name
+            _run(main, "git", "worktree", "add", "-q", "-b", name, str(folders[name]))
     began = time.monotonic()
-    for name in planned:
-        own = main
-        if set_up == "worktrees":
-            own = folder / name
-            _run(main, "git", "worktree", "add", "-q", "-b", name, str(own))
-        command = [sys.executable, "-m", "bench.benefit", name, str(own), str(main), json.dumps(size)]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bench.benefit", name, str(own), json.dumps(size)],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment(),
+        )
+        for name, own in folders.items()
+    ]  # fmt: skip
     outputs = [process.communicate()[0] for process in processes]
     minutes = (time.monotonic() - began) / 60
     if any(process.returncode for process in processes):
         raise RuntimeError(f"an agent failed: {set_up}")
+    if set_up == "worktrees":
+        _run(main, "git", "checkout", "-q", "main")
     totals = Counter[str]()
     for counts in map(json.loads, outputs):
         totals.update(counts)
