@@ -479,11 +479,12 @@ def test_edit_that_names_no_file_is_reported_once(one):
 
 
 def test_store_that_cannot_be_used_allows_the_edit_and_says_so(root):
-    store_of(root).write_bytes(b"not a database" * 1000)
-    assert is_open(run_hook(claude("s-1", str(root / "src/a.py")), cwd=root))
-    store_of(root).unlink()
-    store_of(root).mkdir()
-    assert is_open(run_hook(claude("s-1", str(root / "src/a.py")), cwd=root))
+    store = store_of(root)
+    for spoil in (lambda: store.write_bytes(b"not a database" * 1000), lambda: (store.unlink(), store.mkdir())):
+        spoil()
+        done = run_hook(claude("s-1", str(root / "src/a.py")), cwd=root)
+        assert is_open(done)
+        assert "; this call is not guarded." in done.out, "the agent learns it, too"
     assert (root / "src/a.py").read_text() == "x = 1\n"
 
 
