@@ -44,7 +44,8 @@ BREAKS = [
         "adapters/engine/engine.py", "batch.remembered.append(key)", "batch.requests.pop(key)",
         "doors/test_promises.py::test_promise_5_a_repeated_request_returns_the_first_result[file-set]"),
     Break("version-reused", 9, "After a deletion the versions of a key begin again",
-        "domain/records.py", "Record(record.stream, record.version + 1, position)", "Record(record.stream, 0, position)",
+        "domain/records.py", "Record(record.stream, record.version + 1, position)",
+        "Record(record.stream, 0, position)",
         "test_records.py::test_version_from_before_a_deletion_never_matches_again"),
     Break("version-unchecked", 10, "A write commits without a check of its expected version",
         "domain/records.py", "if step.expected_version != actual:", "if step.expected_version < 0:",
@@ -62,10 +63,10 @@ BREAKS = [
         "domain/claims/fencing.py", "if claim is None or not board.is_held_by(claim, who):", "if not who:",
         "doors/test_claims.py::test_write_without_its_claim_is_fenced_and_changes_nothing[file]"),
     Break("namesake-releases", 17, "An agent of the same name in another session counts as the holder",
-        "domain/claims/board.py", "if claim.who == who and self.find_end", "if claim.who[0] == who[0] and self.find_end",
+        "domain/claims/board.py", "if claim.who == who and self", "if claim.who[0] == who[0] and self",
         "doors/test_claim_holders.py::test_namesake_in_another_session_is_another_holder[file]"),
     Break("expired-counts", 18, "The claims of a holder that has ended still count",
-        "domain/claims/board.py", "return holder.expires_at if holder.expires_at >= ", "return LAST if holder.expires_at >= ",
+        "domain/claims/board.py", "return holder.expires_at if holder", "return LAST if holder",
         "doors/test_claims.py::test_claim_of_a_live_process_expires_sixty_seconds_after_its_last_beat[file]"),
     Break("wall-clock", 20, "Leases are measured by the wall clock",
         "adapters/stores/sqlite/store.py", "steady = time.monotonic_ns() // 1000", "steady = time.time_ns() // 1000",
@@ -95,9 +96,6 @@ BREAKS = [
     Break("chain-skips", 28, "The digest of an event does not cover the events before it",
         "adapters/stores/codec.py", "return sha256(previous + sha256(", "return sha256(sha256(",
         "doors/test_audit.py::test_export_is_verified_without_holdlog"),
-    Break("verify-blind", 28, "`verify` accepts an event that does not have its digest",
-        "adapters/stores/chain.py", "if digest != row[9]:", "if not digest:",
-        "doors/test_audit.py::test_changed_log_is_found_and_the_first_event_named"),
     Break("doctor-blind", 29, "`doctor` does not compare the views of values with the log",
         "adapters/stores/check.py", "if not (is_there and _is_plain(row, version, position)):", "if not is_there:",
         "doors/test_audit.py::test_doctor_finds_a_view_that_differs_and_rebuilds_it_from_the_log"),
@@ -120,7 +118,8 @@ BREAKS = [
         "domain/values.py", "f\"the value is not a number, so", "f\"the value {value} is not a number, so",
         "doors/test_library_changes.py::test_refused_update_changes_nothing_and_shows_no_value"),
     Break("policy-of-worktree", 43, "An edit of holdlog.toml that nobody has committed is in force",
-        "adapters/policy/in_force.py", "read_file(root) if worktree is None else _read_committed(worktree)", "read_file(root)",
+        "adapters/policy/in_force.py", "read_file(root) if worktree is None else _read_committed(worktree)",
+        "read_file(root)",
         "test_policy.py::test_policy_of_head_is_in_force_and_an_edit_relaxes_nothing"),
     Break("undo-removes-more", 44, "`init --undo` removes the hooks of a person next to its own",
         "adapters/hooks/edits.py", "[item for item in there if not _is_own(item, entry)]", "[]",
@@ -185,6 +184,7 @@ def main() -> int:
     chosen = [it for it in BREAKS if options.only is None or it.name in options.only]
     missed = 0
     with tempfile.TemporaryDirectory(prefix="holdlog-breaks-") as folder:
+        Path(folder).chmod(0o755)  # some tests run commands as another user
         tree = copy_tree(Path(folder))
         for number, it in enumerate(chosen, 1):
             began = time.monotonic()
