@@ -21,12 +21,12 @@ unexport VIRTUAL_ENV
 PYTEST = pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow breaks lowest check lint fmt generate reference docs dist packages team bench conformance inspector claude opencode
+.PHONY: help demo test rest slow breaks lowest check lint fmt generate reference picture docs dist packages team bench conformance inspector claude opencode
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
-demo: $(UV_FILE) ## two agents that share a budget and a file, in ten seconds
+demo: $(UV_FILE) ## two agents that share a file and a budget, in ten seconds
 	@$(UV) run --no-dev holdlog demo $(ARGS)
 
 test: $(UV_FILE) ## the quick tests (ARGS="-k name" selects some, JOBS=0 runs them in one process)
@@ -69,6 +69,9 @@ generate: $(UV_FILE) ## write the library's classes from the operations
 
 reference: $(UV_FILE) ## write docs/reference.md from the operations
 	$(UV) run python tools/write_reference.py
+
+picture: $(UV_FILE) ## write docs/demo.svg from a run of the demo
+	$(UV) run python tools/write_picture.py
 
 docs: $(UV_FILE) ## the documentation site in build/site; fails on a broken link
 	$(UV) run --only-group docs python docs/site.py

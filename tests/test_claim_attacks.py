@@ -175,6 +175,7 @@ def test_work_of_a_waiter_does_not_grow_with_the_cube_of_the_queue(open_file: Op
     assert calls[19] < 3 * calls[9], calls
 
 
+@pytest.mark.rest
 def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_seconds(open_file: Open) -> None:
     store = open_file()
     take(store, "d/", "zed")

@@ -12,6 +12,8 @@ import pytest
 import holdlog
 from tests.support.programs import HOLDLOG, Done, environment, python, run
 
+pytestmark = pytest.mark.rest
+
 BY = ("--by", "ann")
 
 

@@ -33,6 +33,8 @@ from tests.support.library import in_thread
 from tests.support.programs import HOLDLOG, environment
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.rest
+
 HOST = "boot/1/7/100"
 
 

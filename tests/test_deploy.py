@@ -16,6 +16,8 @@ from tests.support.programs import HttpServer, environment, run
 from tests.support.servers import Nats, free_port
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[1]
 UV = os.environ.get("UV") or shutil.which("uv")
 VARIABLES = {f"HOLDLOG_{name.upper()}" for name in (*RULES, "db")}

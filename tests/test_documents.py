@@ -120,3 +120,15 @@ def test_each_promise_names_tests():
 def test_a_promise_names_a_test_that_exists(file, test):
     text = (DOCS.parent / "tests" / file).read_text()
     assert not test or re.search(rf"^(async )?def test_{test}\(", text, re.MULTILINE)
+
+
+@pytest.mark.rest
+def test_picture_shows_what_the_demo_prints(tmp_path):
+    command = [sys.executable, "-m", "holdlog", "demo"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    rows = re.findall(r"<text .*?>(.*)</text>", (DOCS / "demo.svg").read_text())
+    times = re.compile(r"\d\d:\d\d:\d\d UTC \(\d+ s\)")
+    drawn = [times.sub("", re.sub("<.*?>", "", row)) for row in rows]
+    printed = [times.sub("", line.strip()) for line in done.stdout.splitlines() if line]
+    assert drawn == printed[: len(drawn)]
+    assert len(drawn) > 20

@@ -295,6 +295,7 @@ def test_store_is_no_place_for_views(open_store, place, kind):
 # --- the example
 
 
+@pytest.mark.rest
 @both_stores
 def test_killed_read_model_counts_each_event_once(open_store, place, tmp_path, kind):
     store, view = open_store(), tmp_path / "writes.db"

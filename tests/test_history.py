@@ -246,6 +246,7 @@ def test_board_is_read_in_pages_and_by_agent(store):
     assert [it.resource for it in store.at(position, agent="ann").claims] == ["a", "b"]
 
 
+@pytest.mark.rest
 def test_value_with_many_versions_is_read_at_each_of_them(store):
     for number in range(430):
         put(store, value=number)
@@ -312,6 +313,7 @@ def test_history_of_a_resource_is_who_held_it_and_how_each_hold_ended(store):
     )
 
 
+@pytest.mark.rest
 def test_history_of_a_resource_goes_back_through_a_long_log(store):
     for number in range(600):
         store.claim("a.py", agent=f"a{number}")

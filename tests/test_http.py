@@ -54,9 +54,18 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """Without tokens. Tests share it: each uses names of its own."""
+    folder = tmp_path_factory.mktemp("server")
+    server = HttpServer(folder / "state.db", cwd=folder)
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[HttpServer]:
-    """Without tokens."""
+def fresh(tmp_path: Path) -> Iterator[HttpServer]:
+    """Without tokens, for one test."""
     server = HttpServer(tmp_path / "state.db", cwd=tmp_path)
     yield server
     server.close()
@@ -71,10 +80,10 @@ def curl(server: HttpServer, method: str, path: str, *options: str) -> Any:
 
 
 def test_script_claims_waits_and_releases_with_the_receipt_it_was_given(server: HttpServer) -> None:
-    path = "/v1/claims/src%2Fa.py"
+    path = "/v1/claims/src%2Fscript.py"
     claimed = curl(server, "POST", path, "-d", '{"agent": "ann"}')
     assert claimed["status"] == "claimed"
-    waiting = in_thread(curl, server, "GET", "/v1/waits/src%2Fa.py?timeout_seconds=45")
+    waiting = in_thread(curl, server, "GET", "/v1/waits/src%2Fscript.py?timeout_seconds=45")
     until(lambda: waiters(server.url) == 1)
     assert curl(server, "POST", path, "-d", '{"agent": "ann"}')["same_name"] is True
     receipt = json.dumps({"agent": "ann", "receipt": claimed["receipt"]})
@@ -85,15 +94,15 @@ def test_script_claims_waits_and_releases_with_the_receipt_it_was_given(server: 
 
 def test_calls_with_one_session_header_are_one_holder(server: HttpServer) -> None:
     session = ("-H", "Holdlog-Session: build-7")
-    assert "receipt" not in curl(server, "POST", "/v1/claims/custom://x", "-d", '{"agent": "ann"}', *session)
-    assert curl(server, "POST", "/v1/claims/custom://x", "-d", '{"agent": "ann"}')["status"] == "busy"
-    assert curl(server, "DELETE", "/v1/claims/custom://x?agent=ann", *session)["status"] == "released"
+    assert "receipt" not in curl(server, "POST", "/v1/claims/custom://session", "-d", '{"agent": "ann"}', *session)
+    assert curl(server, "POST", "/v1/claims/custom://session", "-d", '{"agent": "ann"}')["status"] == "busy"
+    assert curl(server, "DELETE", "/v1/claims/custom://session?agent=ann", *session)["status"] == "released"
 
 
 def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
-    server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
+    server.request("POST", "/v1/claims/custom://vanish", json={"agent": "ann"})
     body = json.dumps({"agent": "gone", "wait_seconds": 45}).encode()
-    waiting = Connection(server.url).send("POST", "/v1/claims/custom://x", body)
+    waiting = Connection(server.url).send("POST", "/v1/claims/custom://vanish", body)
     until(lambda: waiters(server.url) == 1)
     until(lambda: server.request("GET", "/v1/claims").json()["queues"])
     waiting.reset()
@@ -116,16 +125,16 @@ HALVES = {
 }
 
 
-@pytest.mark.parametrize("path", HALVES)
-def test_client_that_vanishes_while_it_sends_leaves_no_line_in_the_log(server: HttpServer, path: str) -> None:
-    method = "PUT" if path.startswith("/v1") else "POST"
-    half = Connection(server.url).send(
-        method, path.strip(), expect="100-continue", **HALVES[path] | {"content_length": "9"}
-    )
-    assert half.status() == 100  # the server reads the body now
-    half.reset()
-    assert server.close() == 0  # after what it did for the client
-    assert server.log[1:] == []
+def test_clients_that_vanish_while_they_send_leave_no_line_in_the_log(fresh: HttpServer) -> None:
+    for path, headers in HALVES.items():
+        method = "PUT" if path.startswith("/v1") else "POST"
+        half = Connection(fresh.url).send(
+            method, path.strip(), expect="100-continue", **headers | {"content_length": "9"}
+        )
+        assert half.status() == 100  # the server reads the body now
+        half.reset()
+    assert fresh.close() == 0  # after what it did for the clients
+    assert fresh.log[1:] == []
 
 
 def test_wait_is_capped_and_says_so(tmp_path: Path) -> None:
@@ -151,14 +160,15 @@ def test_call_that_waits_and_a_stream_end_when_the_server_ends(tmp_path: Path) -
 
 
 def test_conflict_of_a_plain_value_leads_to_its_header(server: HttpServer) -> None:
-    server.request("POST", "/kv/n/k", data="one")
-    response = server.request("POST", "/kv/n/k", data="two", headers={"if-match": '"7"'})
+    server.request("POST", "/kv/n/plain", data="one")
+    response = server.request("POST", "/kv/n/plain", data="two", headers={"if-match": '"7"'})
     hint = 'Merge your change into actual_value and send it with If-Match: "1".'
     body = response.json()
     assert (response.status_code, body["actual_version"], body["hint"]) == (412, 1, hint)
     assert "expected_version" not in body
 
 
+@pytest.mark.rest
 def test_provider_that_hangs_stops_only_those_who_need_it(tmp_path: Path) -> None:
     run("token", "create", "--name", "t", "--allow", "read:*", "--db", tmp_path / "state.db")
     provider = socket.create_server(("127.0.0.1", 0))
@@ -375,10 +385,10 @@ def test_star_of_a_grant_stands_for_any_text(grant: str, scope: str, name: str, 
 # --- the rest
 
 
-def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> None:
-    server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
-    server.request("POST", "/v1/claims/custom://x", json={"agent": "bob"})
-    text = server.request("GET", "/metrics").text
+def test_metrics_show_claims_waiters_denials_and_events(fresh: HttpServer) -> None:
+    fresh.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
+    fresh.request("POST", "/v1/claims/custom://x", json={"agent": "bob"})
+    text = fresh.request("GET", "/metrics").text
     for line in (
         "holdlog_claims_held 1.0",
         "holdlog_waiters 0.0",
@@ -406,9 +416,9 @@ def test_start_says_which_store_is_served_and_whether_tokens_are_required(server
 
 def test_script_that_forgets_its_session_learns_that_another_one_holds_it(server: HttpServer) -> None:
     headers = {"holdlog-session": "ann-1"}
-    assert server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"}, headers=headers).ok
+    assert server.request("POST", "/v1/claims/custom://forgotten", json={"agent": "ann"}, headers=headers).ok
     for name, hint in (("ann", "Another session with this name"), ("bob", "You do not hold this")):
-        refused = server.request("DELETE", f"/v1/claims/custom://x?agent={name}")
+        refused = server.request("DELETE", f"/v1/claims/custom://forgotten?agent={name}")
         assert (refused.status_code, hint in refused.text) == (409, True), refused.text
 
 
@@ -417,14 +427,15 @@ def test_error_in_a_thread_names_fields_as_the_page_does(server: HttpServer) -> 
     assert refused.json()["message"] == "results.0.agent_name: is required"
 
 
-def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(server: HttpServer) -> None:
+@pytest.mark.rest
+def test_events_are_counted_once_when_several_programs_ask_for_metrics_at_once(fresh: HttpServer) -> None:
     rounds, size = 20, 200
     for number in range(rounds):
         steps = [{"op": "set", "namespace": "n", "key": f"{number}/{it}", "value": 1} for it in range(size)]
-        server.request("POST", "/v1/transactions", json={"operations": steps, "updated_by": "ann"})
-        for call in [in_thread(server.request, "GET", "/metrics") for _ in range(8)]:
+        fresh.request("POST", "/v1/transactions", json={"operations": steps, "updated_by": "ann"})
+        for call in [in_thread(fresh.request, "GET", "/metrics") for _ in range(8)]:
             call.result()
-    text = server.request("GET", "/metrics").text
+    text = fresh.request("GET", "/metrics").text
     assert f'holdlog_events_total{{kind="ValueWritten"}} {float(rounds * size)}' in text.splitlines()
 
 
@@ -457,7 +468,7 @@ def test_argument_of_a_path_is_not_given_twice(server: HttpServer) -> None:
     write = {"value": 1, "updated_by": "x", "force": True, "key": "other"}
     assert "key" in server.request("PUT", "/v1/values/n/k", json=write).json()["message"]
     assert server.request("GET", "/v1/values/n/k", params={"key": "other"}).status_code == 400
-    events = server.request("GET", "/v1/events?kinds=claim&kinds=thread&limit=1")
+    events = server.request("GET", "/v1/events?kinds=claim&kinds=thread&namespace=nowhere&limit=1")
     assert (events.status_code, events.json()["events"]) == (200, [])
 
 
@@ -472,10 +483,11 @@ def test_posted_hook_takes_paths_below_the_root_of_its_worktree(server: HttpServ
     assert server.request("POST", "/hook?root=/home/ann/project", json=outside).json() == {}
 
 
-def test_posted_hook_tells_what_its_agent_has_lost(server: HttpServer, tmp_path: Path) -> None:
+@pytest.mark.rest
+def test_posted_hook_tells_what_its_agent_has_lost(fresh: HttpServer, tmp_path: Path) -> None:
     call = {"session_id": "one", "cwd": "/srv/ann", "hook_event_name": "PreToolUse", "tool_name": "Edit"}
     edits = [call | {"tool_use_id": it, "tool_input": {"file_path": f"/srv/ann/{it}.py"}} for it in ("a", "b")]
-    assert server.request("POST", "/hook?root=/srv/ann", json=edits[0]).json() == {}
+    assert fresh.request("POST", "/hook?root=/srv/ann", json=edits[0]).json() == {}
     release = ("release", "a.py", "--force", "--reason", "urgent", "--agent", "eve", "--db", tmp_path / "state.db")
     assert run(*release, cwd=tmp_path).out.startswith("released")
-    assert "a person took a.py" in server.request("POST", "/hook?root=/srv/ann", json=edits[1]).text
+    assert "a person took a.py" in fresh.request("POST", "/hook?root=/srv/ann", json=edits[1]).text

@@ -15,7 +15,7 @@ import pytest
 from tests.support.hosts import Json, Session, git, held, is_denied, repository, run_hook
 from tests.support.programs import Done, HttpServer, environment, run
 
-pytestmark = pytest.mark.xdist_group("test_init_url")
+pytestmark = [pytest.mark.rest, pytest.mark.xdist_group("test_init_url")]
 CLIENTS = ("claude-code", "cursor", "codex", "opencode")
 SERVER_FILES = (".mcp.json", ".cursor/mcp.json", "opencode.json")
 

@@ -13,6 +13,8 @@ from tests.support.hosts import write
 from tests.support.mcp import INITIALIZE, LEGACY, MODERN
 from tests.support.programs import HOLDLOG, environment
 
+pytestmark = pytest.mark.rest
+
 AT = {"namespace": "n", "key": "k"}
 
 

@@ -17,7 +17,7 @@ from tests.support.wire import Connection, waiters
 from tests.test_http import SECRET, arguments_of
 from tests.test_nats import count_messages
 
-pytestmark = pytest.mark.xdist_group("test_mcp_http")
+pytestmark = [pytest.mark.rest, pytest.mark.xdist_group("test_mcp_http")]
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 BOTH = "application/json, text/event-stream"
 WATCH = {"namespace": "n", "key": "none", "since_version": 0, "timeout_seconds": 200}

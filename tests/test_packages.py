@@ -19,6 +19,8 @@ from holdlog.adapters.operations.claims import Claim, Release
 from tests.support.mcp import Stdio
 from tests.support.programs import environment
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[1]
 SERVER = {"command": "holdlog", "args": []}
 

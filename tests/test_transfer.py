@@ -359,10 +359,11 @@ for line in sys.stdin:
 
 
 kill = pytest.param(CHANGES, -signal.SIGKILL, id="kill")
-full = pytest.param(WRITE, errno.ENOSPC, id="full", marks=pytest.mark.rest)
+full = pytest.param(WRITE, errno.ENOSPC, id="full")
 
 
 @SHIM
+@pytest.mark.rest
 @pytest.mark.parametrize(("kinds", "action"), [kill, full])
 @pytest.mark.parametrize("call", ["import_", "backup"])
 def test_fault_leaves_nothing_or_all(tmp_path, call, kinds, action):

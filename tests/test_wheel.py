@@ -37,12 +37,14 @@ with StateStore("state.db") as store:
     print(store.set("n", "k", 1, updated_by="ann").version)
 """
 SERVED = """
-import subprocess, sys, urllib.request
+import re, subprocess, sys, urllib.request
 command = [sys.executable, "-m", "holdlog", "serve", "--transport", "http", "--port", "0", "--db", "state.db"]
 with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-    url = next(word for line in server.stderr for word in line.split() if word.startswith("http://"))
-    print(urllib.request.urlopen(url.removesuffix("/mcp") + "/readyz", timeout=20).status)
-    server.terminate()
+    try:
+        url = re.search(r"http://[^,\\s]+", server.stderr.readline())[0]
+        print(urllib.request.urlopen(url + "/readyz", timeout=20).status)
+    finally:
+        server.terminate()
 """
 LANGGRAPH = """
 from holdlog.langgraph import HoldlogStore

@@ -100,7 +100,7 @@ GROUPS: Final = {
 }
 TEXTS: Final = {
     "init": "set up the hosts of this project, with hooks",
-    "demo": "see two agents share a budget, in ten seconds",
+    "demo": "see two agents share a file and a budget, in ten seconds",
     "run": "hold a claim while a command runs: merge lanes, deploys, migrations",
     "check": "check that files are not claimed by others, for git hooks and scripts",
     "commit": "commit the files that this session changed, and nothing else",
@@ -120,7 +120,7 @@ EPILOG: Final = """\
 examples:
   holdlog init                                  set up the hosts of this project, with hooks
   holdlog                                       serve MCP over stdio, with the store of this git repository
-  holdlog demo                                  see two agents share a budget, in ten seconds
+  holdlog demo                                  see two agents share a file and a budget, in ten seconds
   holdlog claims                                list claims and queues
   holdlog claim src/parser.py --note 'renaming parse()'
   holdlog run --claim custom://merge --wait 600 -- git push origin main

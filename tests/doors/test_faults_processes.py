@@ -220,6 +220,7 @@ async def test_overload_is_refused_with_retry_after_and_never_queued_without_lim
 # --- interrupts
 
 
+@pytest.mark.rest
 @SHIM
 def test_interrupt_before_any_system_call_leaves_neither_lock_nor_transaction(faults, worker, tmp_path):
     """The signal of Ctrl-C, at which Python raises KeyboardInterrupt in the call of the story that runs."""
@@ -296,6 +297,7 @@ for number in range(10**9):
 """
 
 
+@pytest.mark.rest
 def test_forked_child_does_not_keep_the_lock_of_its_killed_parent(db):
     for _ in range(8):  # most kills strike while the parent has the lock
         with subprocess.Popen([sys.executable, "-c", FORKING, db], stdout=subprocess.PIPE, text=True) as parent:

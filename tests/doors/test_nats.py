@@ -207,6 +207,7 @@ def test_bad_url_is_refused_in_one_line_without_its_password(command, db, word):
 # --- without NATS
 
 
+@pytest.mark.rest
 def test_server_works_without_nats_and_publishes_later(stdio, tmp_path):
     server = Nats(tmp_path / "own")
     agent = stdio("--tools", "all", "--nats", server.url)
