@@ -2,20 +2,20 @@
 
 from typing import Final, NamedTuple
 
-SECOND: Final = 1_000_000
+SECOND: Final = 1_000_000  # in microseconds, as all times and durations of the domain
 LEASE: Final = 300 * SECOND
-"""From a holder's last call to its end, where no process beats. All other times of claims are parts of it."""
+"""From a holder's last call to its end, if no process beats for it. All other times of claims are fractions of it."""
 IDLE_LIMIT: Final = 1800 * SECOND
-"""After so long without a call of a holder, its process stops beating for it."""
+"""If a holder makes no call for this time, its process stops beating for it."""
 
 
 class Caller(NamedTuple):
-    """Who calls. `principal` is who was authenticated, None for the local user. Repeats of a request have the same
+    """Who calls. `principal` is the authenticated user, None for the local one. Repeats of a request have the same
     `request_id`.
 
-    `host` names the program that runs the agent, None if unknown; `handle` what beats for the caller: an open store of
-    a process. Both name a machine, too (operating_system/processes.py). `is_anonymous`: the session was made up for
-    this call; the result returns it as `receipt`.
+    `host` names the program that runs the agent, None if unknown. `handle` names the open store of a process that beats
+    for the caller. Both contain the machine (operating_system/processes.py). `lease`, `idle_limit`: microseconds.
+    `is_anonymous`: the session was created for this call; the result returns it as `receipt`.
     """
 
     session: str = ""
@@ -28,7 +28,7 @@ class Caller(NamedTuple):
     idle_limit: int = IDLE_LIMIT
     is_anonymous: bool = False
     is_shared: bool = False
-    """Others may have the session: its holders may be known to them alone."""
+    """Other processes may have the same session, with holders that this process does not know."""
 
 
 class Moment(NamedTuple):

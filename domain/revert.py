@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.domain.claims.board import Board, Request
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import check_resource
 from holdlog.domain.moment import Moment
 from holdlog.domain.names import is_of_agent, split_stream
@@ -192,7 +192,7 @@ def _restore(block: Block, record: Record, command: Any, moment: Moment) -> list
     return [*expiry, ValueWritten(record.stream, command.reverted_by, block.value, *facts)]
 
 
-def _find_obstacle(block: Block, run: Run, who: Who, board: Board) -> Claim | None:
+def _find_obstacle(block: Block, run: Run, who: HolderId, board: Board) -> Claim | None:
     """A claim of others on the key, or on what its writes were guarded by. Claims of the run are none."""
     for claim in board.list_obstacles(Request(who, "exclusive", block.resources)):
         if (claim.who.session, claim.who.principal) not in block.writers or not is_of_agent(claim.who.agent, run.agent):

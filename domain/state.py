@@ -6,12 +6,13 @@ from holdlog.domain.values import Json
 
 
 class Reads(NamedTuple):
-    """What a command reads: records by stream, records with their values, and all records of a prefix; whether threads
-    have `results`, by names as of `threads.name_result`. Of the board, what overlaps `resources`, and `claims`:
-    "holders" of the caller's session, which are also read with resources; what they hold, their "own" claims; or "all".
+    """What a command reads. `streams`: records without their values; `values`: records with them; `prefixes`: all
+    records whose stream begins so. `results`: whether threads have these results (names: `threads.name_result`).
 
-    `agent`: also the holders that left to this agent. `queues`: the command may wait, and needs all of the board where
-    agents queue. `receipt` stands for the caller's session."""
+    `resources`: claims that overlap these, and the holders of the caller's session. `claims`: "holders" of that session
+    alone; the "own" claims of these holders, too; or "all". `agent`: also the holders that left to this agent.
+    `queues`: the command may wait, so it needs the whole board if any agent waits. `receipt`: replaces the caller's
+    session."""
 
     streams: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
@@ -25,8 +26,8 @@ class Reads(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A value's row in the view `current`. `version` counts its events, `position` is that of the last one. `value`
-    is None if it was not loaded."""
+    """A value's row in the view `current`. `version` counts its events, `position` is that of the last one,
+    `expires_at` is in microseconds since 1970. `value` is None if it was not loaded."""
 
     stream: str
     version: int = 0
@@ -37,8 +38,8 @@ class Record(NamedTuple):
 
 
 class State(NamedTuple):
-    """The rows of the views that a batch of commands has read, with what they changed. A record that does not exist
-    has version 0; one that nobody declared in `Reads` is missing."""
+    """The rows of the views that a batch of commands has read and changed. A record that does not exist has version 0;
+    a record that no command declared in `Reads` is missing."""
 
     records: dict[str, Record]
     board: Any = None

@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 class Available(NamedTuple):
-    """Nobody holds it. The `previous_` fields are as of Claimed; `elapsed_seconds`: how long `wait` waited."""
+    """Nobody holds it. The `previous_` fields are those of Claimed; `elapsed_seconds`: how long `wait` waited."""
 
     resource: str
     elapsed_seconds: float | None = None
@@ -157,7 +157,7 @@ def describe_resource(resource: str, version: int | None, board: Board) -> Held 
 def describe_board(board: Board, agent: str | None, after: str, limit: int) -> BoardPage:
     """What is held and waited for, in order of resources after one; with `agent`, by it and its sub-agents. A page has
     whole resources."""
-    ends = {True: board.find_ticket_end, False: board.find_end}
+    ends = {True: board.find_ticket_end, False: board.find_claim_end}
     rows = [claim for claim in board.claims.values() if ends[claim.is_ticket](claim) > board.now]
     tickets = [claim for claim in rows if claim.is_ticket]
     rows = [claim for claim in rows if is_of_agent(claim.who.agent, agent)]
@@ -189,7 +189,7 @@ def _describe_claim(claim: Claim, board: Board, tickets: list[Claim]) -> BoardCl
 
 def _describe_hold(claim: Claim, resource: str, board: Board, tickets: list[Claim]) -> dict[str, Any]:
     """The fields that Held and BoardClaim share."""
-    left = board.find_end(claim) - board.now
+    left = board.find_claim_end(claim) - board.now
     return {
         "held_by": claim.who.agent,
         "claimed_at": utc(claim.since),

@@ -22,7 +22,7 @@ from holdlog.projections.results import AsOf, HoldEntry
 
 class PastMoment(NamedTuple):
     """A state of the store: after the event at `position`, at a time in microseconds since 1970. `is_time`: the time
-    was asked for; then what was due by then has ended, whenever the log recorded it."""
+    was requested; then all that had expired by then has ended, whenever the log recorded it."""
 
     position: int
     at: int

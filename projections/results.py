@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 
 class AsOf(NamedTuple):
-    """The moment of a result about the past: after the event at `position`; `at`: its time, or the one asked for."""
+    """The moment of a result about the past: after the event at `position`. `at`: its time, or the requested time."""
 
     position: int
     at: datetime
@@ -157,7 +157,7 @@ class Holds(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The end of the log. As a text, it is one line, with which anybody finds a change of the events before it."""
+    """The end of the log. As a string, it is one line; `verify` with it finds every change of the events before it."""
 
     position: int
     digest: str
@@ -169,8 +169,8 @@ class Checkpoint(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The events up to `position` have the digests that they must have, and the views are what follows from them.
-    `checkpoint`: the position of the given checkpoint, which the log contains."""
+    """The events up to `position` have the correct digests, and the views equal the log. `checkpoint`: the position of
+    the given checkpoint, which the log contains."""
 
     position: int
     digest: str
@@ -180,8 +180,8 @@ class Verified(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """What differs first. `part` is `log` for an event that was changed, added or removed, `checkpoint` if the log does
-    not contain the checkpoint, and `views` if they differ from the log: rebuild makes them equal."""
+    """The first difference. `part`: `log` if an event was changed, added or removed; `checkpoint` if the log does not
+    contain the checkpoint; `views` if they differ from the log, which rebuild repairs."""
 
     part: Literal["log", "checkpoint", "views"]
     problem: str
@@ -193,8 +193,8 @@ class Damaged(NamedTuple):
 
 
 class Redaction(NamedTuple):
-    """`redacted`: how many texts this call removed. `position`: of the last event that says so, or the end of the
-    log."""
+    """`redacted`: how many texts this call removed. `position`: of the last event that records it, or the end of the
+    log if there is none."""
 
     redacted: int
     position: int
@@ -308,7 +308,7 @@ class ThreadPage(NamedTuple):
 
 
 class NoThread(NamedTuple):
-    """Nothing was appended to a thread of this name."""
+    """Nothing was ever appended to a thread with this name."""
 
     thread_id: str
     hint: str = "The first thread_append() starts a thread: check its thread_id."

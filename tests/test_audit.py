@@ -249,7 +249,7 @@ def test_redaction_between_the_two_looks_of_a_rebuild_is_no_damage(place):
 
 
 def test_writers_of_a_busy_process_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr("holdlog.adapters.engine.engine.COMMIT_SECONDS", 0.1)
+    monkeypatch.setattr("holdlog.adapters.engine.engine.LOCK_SECONDS", 0.1)
     store, done = Blocking(tmp_path / "state.db"), threading.Event()
 
     class Slow(io.BytesIO):

@@ -14,7 +14,7 @@ from holdlog.adapters.engine import engine as engine_module
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.values import SetValue
 from holdlog.domain.claims.commands import Acquire, Beat, Call, GiveUp
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
 from tests.conftest import both_stores
 from tests.support.claims import LONG, line, take
@@ -91,7 +91,7 @@ def test_store_whose_agent_holds_nothing_any_more_is_no_handle_of_it(open_file: 
     take(first, "y")
     first.release("y", agent="ann")
     engine, caller = engine_of(first)
-    engine.run(Beat((Who("ann", "job"),)), caller)
+    engine.run(Beat((HolderId("ann", "job"),)), caller)
     take(second, "x")
     assert handles(first) == [1]
     second.close()
@@ -191,7 +191,7 @@ def test_release_to_a_long_queue_for_a_folder_and_its_files_takes_no_lock_for_se
 async def test_commands_for_which_a_transaction_has_no_time_run_in_the_next_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "LONGEST", -1.0)
+    monkeypatch.setattr(engine_module, "BATCH_SECONDS", -1.0)
     async with holdlog.AsyncStateStore(tmp_path / "state.db") as store:
         calls = (store.claim(f"f{number}", agent="ann") for number in range(50))
         claimed = await asyncio.gather(*calls)
@@ -321,7 +321,7 @@ def test_what_is_handed_over_to_a_holder_that_had_ended_has_a_full_life(
     pass_time(301)
     for store in (left, ben):
         store_engine, store_caller = engine_of(store)
-        names = tuple(Who(name, store_caller.session) for name in ("ann", "ann/t"))
+        names = tuple(HolderId(name, store_caller.session) for name in ("ann", "ann/t"))
         store_engine.run(Beat(names), store_caller)
     waiting = in_thread(heir.claim, "x", agent="ann", wait_seconds=LONG)
     until(lambda: line(ben, "x"))

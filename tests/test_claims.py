@@ -11,7 +11,7 @@ from holdlog.domain.claims import commands
 from holdlog.domain.claims.acquire import acquire, leave, release
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, OFFER
-from holdlog.domain.claims.holder import BEATEN_PART
+from holdlog.domain.claims.holder import LIFE_DIVISOR
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import LEASE, SECOND, Caller, Moment
 from holdlog.domain.state import State
@@ -173,7 +173,7 @@ def test_claim_with_a_lease_of_its_own_ends_then_whatever_its_holder_does():
     assert story.board["b"] == ["ann"]
 
 
-def test_agent_lets_in_its_sub_agents_of_the_session_and_takes_over_what_they_left():
+def test_agent_does_not_block_its_sub_agents_and_takes_over_what_they_left():
     story = Story()
     story.claim("ann", "a/")
     assert story.claim("ann/tests", "a/b").status == "claimed"
@@ -182,7 +182,7 @@ def test_agent_lets_in_its_sub_agents_of_the_session_and_takes_over_what_they_le
     story.session = "one"
     story.claim("ann/docs", "d", lease_seconds=1000)
     assert story.claim("ann", "d").status == "busy"
-    story.wait(LEASE // BEATEN_PART / SECOND)
+    story.wait(LEASE // LIFE_DIVISOR / SECOND)
     assert story.claim("bob", "d").status == "busy"
     assert (story.claim("ann", "d").status, story.board["d"]) == ("claimed", ["ann"])
 
@@ -194,7 +194,7 @@ def test_hand_over_serves_those_whom_it_frees_although_its_caller_gets_nothing_n
     story.claim("ann", "src/a.py", mode="shared")
     assert story.queue("ann/tests", "src/b.py").status == "busy"
     story.session = "one"
-    story.act(leave, open_calls=(), guests=())
+    story.act(leave, open_calls=(), in_conversations=())
     story.session = "two"
     assert story.claim("ann", "src/a.py", mode="shared").status == "already_claimed"
     assert story.kinds == ["ClaimHandedOver", "ClaimGranted"]

@@ -1,4 +1,4 @@
-"""Git commands over the works of other sessions, with real git and a store: denials and warnings."""
+"""Git commands that affect the work of other sessions, with real git and a store: denials and warnings."""
 
 import hashlib
 import os
@@ -11,13 +11,13 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
 from holdlog.adapters.hooks.commands import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
+from holdlog.adapters.hooks.ownership import Ownership
 from holdlog.adapters.hooks.shell import read_shell
-from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.processes import identify_process
 from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.commands import Acquire, Call, Release
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import Caller
 from tests.support.hosts import commit_policy, git, repository, store_of, write
 from tests.support.programs import environment
@@ -59,9 +59,9 @@ class Sides:
 
     def guard(self, name, command, folder=None, agent=None):
         folder = str(folder or self.root)
-        who = Who(agent or f"claude-{name}", name)
+        who = HolderId(agent or f"claude-{name}", name)
         reading = read_call(read_shell(command, folder))
-        source = Source(Works(self.engine.store, who, self.host), self.workspaces(folder), self.stashed)
+        source = Source(Ownership(self.engine.store, who, self.host), self.workspaces(folder), self.stashed)
         return guard_command(reading, folder, lambda _: source)
 
     def denied(self, *words, **options):
@@ -71,7 +71,7 @@ class Sides:
         """Run an uncertain command with what its hooks do before and after it."""
         folder, since = str(self.root), time.time()
         reading = read_call(read_shell(command, folder))
-        look = lambda: Works(self.engine.store, Who(f"claude-{name}", name), self.host)  # noqa: E731
+        look = lambda: Ownership(self.engine.store, HolderId(f"claude-{name}", name), self.host)  # noqa: E731
         marks = list_marks(reading, look(), self.workspaces(folder), folder)
         subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), check=True, capture_output=True)
         return compare(marks, since, look(), self.workspaces(folder)) if marks else None
@@ -244,7 +244,7 @@ def test_stash_entry_belongs_to_the_session_that_made_it(sides, root):
     git(root, "stash")
     write(root / "own.py", "x = 4\n")
     git(root, "stash")
-    sides.stashed = {git(root, "rev-parse", "stash@{0}").strip(): Who("claude-one", "one")}
+    sides.stashed = {git(root, "rev-parse", "stash@{0}").strip(): HolderId("claude-one", "one")}
     for command in ("git stash pop", "git stash drop stash@{0}", "git stash clear"):
         assert "stash@{0} (claude-one, for " in sides.denied("two", command), command
     assert sides.denied("two", "git stash drop stash@{1}") == ""
@@ -303,7 +303,7 @@ def test_uncertain_command_that_changes_or_commits_what_others_hold_is_reported(
     assert sides.run("one", "make") is None, "nothing of others"
     write(root / "src/a.py", "x = 2\n")
     (difference,) = sides.run("two", "make").differences
-    assert difference == ("src/a.py", Who("claude-one", "one"), "changed", hashlib.sha256(b"y\n").hexdigest())
+    assert difference == ("src/a.py", HolderId("claude-one", "one"), "changed", hashlib.sha256(b"y\n").hexdigest())
     text = describe([difference], sides.workspaces(root))
     assert "src/a.py (held by claude-one) changed while your command ran" in text
     assert sides.run("two", "make").differences == ()
@@ -314,10 +314,10 @@ def test_uncertain_command_that_changes_or_commits_what_others_hold_is_reported(
 def test_change_that_the_hooks_of_its_holder_recorded_meanwhile_is_not_that_of_the_command(sides, root):
     sides.edit("one", "src/a.py", "x = 2\n")
     folder, since = str(root), time.time()
-    works = Works(sides.engine.store, Who("claude-two", "two"), sides.host)
-    marks = list_marks(read_call(read_shell("make", folder)), works, sides.workspaces(root), folder)
+    ownership = Ownership(sides.engine.store, HolderId("claude-two", "two"), sides.host)
+    marks = list_marks(read_call(read_shell("make", folder)), ownership, sides.workspaces(root), folder)
     sides.edit("one", "src/a.py", "x = 3\n")
-    assert compare(marks, since, works, sides.workspaces(root)).differences == ()
+    assert compare(marks, since, ownership, sides.workspaces(root)).differences == ()
 
 
 def test_new_stash_entries_are_found(sides, root):
@@ -335,7 +335,11 @@ def test_works_in_a_database_are_guarded(root, postgres):
         assert "src/a.py (claude-one" in sides.denied("two", "git stash")
         assert "fresh/x.py (claude-one" in sides.denied("two", "git clean -fd")
         call = ShellCall(
-            sides.engine, Who("claude-two", "two"), Caller("two", host=sides.host), sides.workspaces(root), postgres
+            sides.engine,
+            HolderId("claude-two", "two"),
+            Caller("two", host=sides.host),
+            sides.workspaces(root),
+            postgres,
         )
         call.note(read_call(read_shell("make; git stash", str(root))), str(root), "c-1")
         write(root / "src/a.py", "x = 3\n")

@@ -229,7 +229,7 @@ def test_hooks_of_one_agent_that_run_at_once_keep_what_the_other_has_noted(root,
     with ExitStack() as stack:
         works = [stack.enter_context(open_work(it, place, [str(root / "src/a.py")] if it.id == "t-3" else [], True))
                  for it in calls if it is not None]  # fmt: skip
-        assert [work.answer().decision for work in works] == ["", "", ""]
+        assert [work.handle().decision for work in works] == ["", "", ""]
         (row,) = list_conversations(works[0].engine.store, None, "s-1")
     assert (row.name, set(row.calls)) == ("ann", {"t-1", "t-2"})
     assert held(root) == {"src/a.py": "ann"}

@@ -331,7 +331,7 @@ def test_page_that_begins_behind_many_hidden_names_takes_few_reads() -> None:
     count, step = 0, next(reads)
     with pytest.raises(StopIteration) as end:
         while True:
-            count, step = count + 1, reads.send(engine.ask(step))
+            count, step = count + 1, reads.send(engine.query(step))
     engine.close()
     assert [row["namespace"] for row in end.value.value["namespaces"]] == ["zz"]
     assert count < 15

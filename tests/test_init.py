@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from holdlog.adapters.hooks.clients import CLIENTS, Project
-from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Originals, Target, plan, write
+from holdlog.adapters.hooks.edits import HASH, CommentedError, Entry, Originals, Target, plan_edit, write
 from tests.support.programs import run
 
 SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
@@ -29,7 +29,7 @@ class Setup:
 
     def change(self, undo=False):
         """Returns whether there was something to do."""
-        edit = plan(self.target, undo, self.originals.texts.get(str(self.path)))
+        edit = plan_edit(self.target, undo, self.originals.texts.get(str(self.path)))
         if edit is not None:
             self.originals.note(edit)
             write(edit)
@@ -156,7 +156,7 @@ def test_file_that_changed_meanwhile_and_links_are_respected(setup, tmp_path):
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "real.json").chmod(0o600)
     file.path.symlink_to("real.json")
-    edit = plan(file.target, undo=False)
+    edit = plan_edit(file.target, undo=False)
     assert edit is not None
     (tmp_path / "real.json").write_text('{"a": 1}')
     with pytest.raises(Exception, match="it changed meanwhile"):
@@ -171,7 +171,7 @@ def test_each_host_is_set_up_and_undone(name, tmp_path):
     project = Project(str(tmp_path / "root"), str(tmp_path / "home"), "/opt/my tools/holdlog")
     for undo in (False, True):
         for each in CLIENTS[name].targets(project):
-            edit = plan(each, undo)
+            edit = plan_edit(each, undo)
             assert edit is not None
             write(edit)
             assert undo or each.has_all(edit.after)

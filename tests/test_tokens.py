@@ -75,7 +75,7 @@ def test_bad_argument_of_a_token_is_refused_by_name(store):
 
 
 def find(store, text):
-    return store._engine.ask(FindToken(text=text))
+    return store._engine.query(FindToken(text=text))
 
 
 def create(store, name, ttl_seconds=None):

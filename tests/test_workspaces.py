@@ -42,7 +42,10 @@ def test_worktrees_share_a_store_and_not_their_names(root, tree, find):
     assert find(tree).resolve("file://main/src/a.py") == "src/a.py"
     assert find(root).list_elsewhere("src/a.py") == [("tree", "file://tree/src/a.py")]
     assert find(tree).list_elsewhere("file://tree/src/a.py") == [("main", "src/a.py")]
-    assert (find(tree).spell("src/a.py"), find(root).spell("src/a.py")) == ("file://main/src/a.py", "src/a.py")
+    assert (find(tree).format_name("src/a.py"), find(root).format_name("src/a.py")) == (
+        "file://main/src/a.py",
+        "src/a.py",
+    )
 
 
 def test_file_of_a_removed_worktree_keeps_its_name_and_cannot_be_claimed(root, tree, find):

@@ -106,15 +106,15 @@ def show_result(operation: type[base.Operation]) -> str:
 
 def write_method(operation: type[base.Operation]) -> str:
     fields = operation.model_fields
-    positional = [show_argument(name, fields[name]) for name in operation.words]
+    positional = [show_argument(name, fields[name]) for name in operation.positional]
     if operation.computes:
         positional.append("function: Callable[[Any], Any] | None = None")
-    named = [show_argument(name, field) for name, field in fields.items() if name not in operation.words]
+    named = [show_argument(name, field) for name, field in fields.items() if name not in operation.positional]
     is_command = issubclass(operation, base.Command)
     if is_command or operation.repeats:
         named.append("request_id: str | None = None")
     parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
-    call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
+    call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_query"
     call = "_do" if issubclass(operation, base.Task) else call
     call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"

@@ -25,7 +25,10 @@ def main() -> None:
 def draw(lines: list[str]) -> str:
     """Lines of a terminal as SVG."""
     rows = "\n".join(
-        f'<text x="{MARGIN + CHARACTER * (len(line) - len(line.lstrip()))}" y="{MARGIN + LINE * row}">{mark(line)}</text>' for row, line in enumerate(lines, 1) if line
+        f'<text x="{MARGIN + CHARACTER * (len(line) - len(line.lstrip()))}"'
+        f' y="{MARGIN + LINE * row}">{mark(line)}</text>'
+        for row, line in enumerate(lines, 1)
+        if line
     )
     size = f"0 0 {max(map(len, lines)) * CHARACTER + 2 * MARGIN:.0f} {2 * MARGIN + LINE * len(lines)}"
     title = "<title>holdlog demo: an edit and a write that others would have lost are refused</title>"

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from write_library import show
 
 from holdlog.adapters.cli.commands import DERIVED, OF_RESOURCE, TEXTS
-from holdlog.adapters.cli.fields import list_names, name_word
+from holdlog.adapters.cli.fields import list_names, name_metavar
 from holdlog.adapters.cli.settings import RULES, Settings, name_option
 from holdlog.adapters.mcp.schemas import describe_arguments
 from holdlog.adapters.mcp.tools import list_kinds
@@ -75,8 +75,8 @@ def list_surfaces(kind: type[Operation]) -> Iterator[str]:
         yield f"tool `holdlog_{kind.tool}` (group `{kind.group}`)"
     for name, command in DERIVED.items():
         if command.operation == kind.name:
-            words = kind.words if command.words is None else command.words
-            yield f"command `{' '.join(['holdlog', name, *map(name_word, words)])}`"
+            words = kind.positional if command.positional is None else command.positional
+            yield f"command `{' '.join(['holdlog', name, *map(name_metavar, words)])}`"
     yield from (f"command `holdlog {name} RESOURCE`" for name, it in OF_RESOURCE.items() if it[1] == kind.name)
     if kind.route:
         yield f"route `{kind.route}`"
@@ -84,7 +84,7 @@ def list_surfaces(kind: type[Operation]) -> Iterator[str]:
         first = kind.name.strip("_").partition("_")[0]
         if first in TEXTS:
             yield f"command `holdlog {kind.name.replace('_', ' ') if first in ('thread', 'token') else first}`"
-        words = [kind.model_fields[it].alias or it for it in kind.words]
+        words = [kind.model_fields[it].alias or it for it in kind.positional]
         yield f"method `{kind.name}({', '.join(words if len(words) == len(kind.model_fields) else [*words, '…'])})`"
     yield f"scope `{kind.scope}` of a token"
 

@@ -1,5 +1,5 @@
-"""What a caller may do: grants, which are scopes on the names that a pattern matches. And what it gets: within a space,
-which is the first label of the namespaces that it reaches, and of what it may read."""
+"""What a caller may do, and what it gets. A grant is a scope and a pattern of names. A space limits a caller to the
+namespaces that begin with its label. A response contains only what the caller may read."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ ROWS: Final = ("namespaces", "claims", "queues", "agents", "events", "entries")
 
 
 class Denied(NamedTuple):
-    """The token does not allow the call. `needed`: a grant that would."""
+    """The token does not allow the call. `needed`: a grant that would allow it."""
 
     needed: str
     hint: str = "This token does not allow the call. The operator of this server creates tokens that do."
@@ -41,8 +41,8 @@ class DeniedError(HoldlogError):
 
 
 class Access(NamedTuple):
-    """Who calls, and what the caller may do. `principal` is None if the server needs no tokens. `space`: the first
-    label of the only namespaces that the caller reaches. `expires_at` is in microseconds since 1970."""
+    """Who calls, and what the caller may do. `principal` is None if the server needs no tokens. `space`: the caller
+    reaches only namespaces that begin with this label. `expires_at` is in microseconds since 1970."""
 
     principal: str | None = None
     allow: tuple[str, ...] = ("admin:*",)
@@ -54,7 +54,7 @@ class Access(NamedTuple):
         return "admin:*" in self.allow
 
     def allows(self, scope: str, name: str = "*") -> bool:
-        """Whether a grant allows this on a namespace or resource; `*`: on all."""
+        """Whether a grant allows this scope on a namespace or resource; `*`: on all of them."""
         for grant in self.allow:
             granted, _, pattern = grant.partition(":")
             is_included = granted == "admin" or scope in _INCLUDED.get(granted, ())
@@ -63,30 +63,31 @@ class Access(NamedTuple):
         return False
 
     def require(self, scope: str, name: str = "*") -> None:
-        """Raises DeniedError."""
+        """Raises DeniedError unless a grant allows it."""
         if not self.allows(scope, name):
             raise DeniedError(f"{scope}:{name}")
 
     def require_store(self, scope: str) -> None:
-        """For what is not an operation and belongs to no space. Raises DeniedError."""
+        """The same for what is not an operation, such as metrics; also denied to callers in a space. Raises
+        DeniedError."""
         if self.space is not None:
             raise DeniedError("a token without a space")
         self.require(scope)
 
-    def check(self, operation: Operation, spell: Callable[[str], str]) -> None:
-        """Raises DeniedError unless all is allowed that an operation reads and writes. `spell`: how resources are
-        named in grants."""
+    def check(self, operation: Operation, format_name: Callable[[str], str]) -> None:
+        """Raises DeniedError unless the caller may read and write all that an operation does. `format_name`: writes a
+        resource as grants name it."""
         if self.is_full:
             return
-        names = list(_list_names(operation, spell))
+        names = list(_list_names(operation, format_name))
         if names or operation.name not in _WIDE:
             for name in names or ["*"]:
                 self.require(operation.scope, name)
         for condition in getattr(operation, "guard", None) or ():
-            self.require("claim", spell(condition.resource))
+            self.require("claim", format_name(condition.resource))
 
     def filter(self, response: Object) -> Object:
-        """The response without the rows, and the resources of guards, that the caller may not read."""
+        """The response without the rows, and without the resources in guards, that the caller may not read."""
         if self.allows("read"):
             return response
         seen = {name: filter(self._sees, response[name]) for name in ROWS if name in response}
@@ -96,7 +97,7 @@ class Access(NamedTuple):
         return row | {"guard": list(filter(self._sees, row["guard"]))} if "guard" in row else row
 
     def remove_space(self, response: Object) -> Object:
-        """The response with the names of namespaces that the caller uses."""
+        """The response with the names of namespaces as the caller knows them: without the label of its space."""
         return response if self.space is None else _remove(response, f"{self.space}/")
 
     def _sees(self, row: Object) -> bool:
@@ -106,12 +107,12 @@ class Access(NamedTuple):
         return name is not None and self.allows("read", name)
 
     def sees_end(self, response: Object) -> bool:
-        """Whether the caller may know where the next page begins, which is a name."""
+        """Whether the caller may read the name in `next_after`, with which the next page begins."""
         is_name = "namespaces" in response or "claims" in response
         return not is_name or "next_after" not in response or self.allows("read", response["next_after"])
 
 
-def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:
+def _list_names(operation: Any, format_name: Callable[[str], str]) -> Iterator[str]:
     """The names that an operation reads or writes."""
     for step in (operation, *(getattr(operation, "operations", None) or ())):
         if (namespace := getattr(step, "namespace", None)) is not None:
@@ -121,7 +122,7 @@ def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:
     moved_to = getattr(operation, "moved_to", None)
     for resource in (getattr(operation, "resource", None), moved_to, *(getattr(operation, "also", None) or ())):
         if resource is not None:
-            yield spell(resource)
+            yield format_name(resource)
 
 
 @lru_cache(1024)
@@ -136,8 +137,9 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def respond(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
-    """Carry out an operation that its caller may call; the response has what the caller may read, and more rows if the
-    page ended with a name that the caller may not know. Each further page is twice as long: many names may follow."""
+    """Run an operation that the caller may call. The response contains only rows that the caller may read. If the page
+    ends with a name that the caller may not read, it continues until it does not; each further page is twice as long,
+    because many such names may follow."""
     response = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
     while not access.sees_end(response):
         argument = "after_key" if "namespaces" in response else "after"
@@ -150,8 +152,8 @@ def respond(access: Access, operation: Any, caller: Caller, surface: Surface) ->
 
 
 def _respond_in_space(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
-    """Carry out an operation: within the space of its caller, if that has one, whose label the arguments and the
-    response do not have. Raises DeniedError for what reaches anything else."""
+    """Run an operation. If its caller has a space, add the label to its arguments and remove it from the response.
+    Raises DeniedError if the operation could reach anything outside of the space."""
     if access.space is None:
         return (yield from surface.respond(operation, caller))
     if not operation.has_spaces or getattr(operation, "guard", None):
@@ -171,7 +173,7 @@ def _add(operation: Any, label: str) -> Any:
 
 
 def _remove(response: Object, label: str) -> Object:
-    """Without the label in the names of namespaces, and without namespaces of others."""
+    """The response without the label in names of namespaces."""
     fields = {}
     for name, value in response.items():
         if name in ("records", "results", "namespaces"):

@@ -84,8 +84,8 @@ def _read_claims(claims: Mapping[str, Any]) -> Access:
 class Authenticator:
     """`ask` answers queries; `jwt` is None if no provider is trusted. If `is_open`, the server needs no tokens."""
 
-    def __init__(self, ask: Callable[[Query], Awaitable[Any]], jwt: JwtVerifier | None, is_open: bool) -> None:
-        self._ask = ask
+    def __init__(self, query: Callable[[Query], Awaitable[Any]], jwt: JwtVerifier | None, is_open: bool) -> None:
+        self._query = query
         self._jwt = jwt
         self.is_open = is_open
 
@@ -96,7 +96,7 @@ class Authenticator:
         text = _read_token(headers)
         if text is None:
             return None
-        token = await self._ask(FindToken.model_construct(text=text))
+        token = await self._query(FindToken.model_construct(text=text))
         if token is not None:
             return Access(f"token:{token.name}", token.allow, token.space, token.expires_at)
         if self._jwt is None or text.count(".") != 2:
@@ -113,7 +113,7 @@ class Authenticator:
             return
         root = author.partition("/")[0].casefold()
         is_principal, is_own = root.startswith(_PRINCIPALS), f"token:{root}" == access.principal
-        if is_principal or (not is_own and await self._ask(_HasToken.model_construct(token=root))):
+        if is_principal or (not is_own and await self._query(_HasToken.model_construct(token=root))):
             raise InvalidError(f"{argument}: is the name of another token; choose a name of your own")
 
 

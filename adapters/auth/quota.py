@@ -1,4 +1,4 @@
-"""What callers get who create their own tokens: so many tokens, each with a space of so many bytes."""
+"""Limits for callers that create their own tokens: the number of such tokens, and the bytes of each one's space."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,44 +16,45 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.tokens import NewToken, token_stream
 
 PREFIX: Final = "open-"
-"""How the names of such tokens begin, which are also those of their spaces."""
+"""Prefix of the names of such tokens. A token's space has the same name."""
 _VALUES: Final = ("value", "merge", "append")
-"""Arguments that a space stores."""
+"""Arguments whose values a space stores."""
 
 
 class Quota:
-    """Counts, and makes writes of such spaces one after the other, so that many at once do not exceed a limit."""
+    """Checks the limits. Writes to such spaces run one after the other, so that concurrent ones cannot exceed a limit
+    together."""
 
     def __init__(
         self,
-        tokens: int,
-        size: int,
-        ask: Callable[[Query], Awaitable[Any]],
+        max_tokens: int,
+        max_bytes: int,
+        query: Callable[[Query], Awaitable[Any]],
         submit: Callable[[Any, Caller], Awaitable[Any]],
     ) -> None:
-        self._tokens, self._size = tokens, size
-        self._ask, self._submit = ask, submit
+        self._max_tokens, self._max_bytes = max_tokens, max_bytes
+        self._query, self._submit = query, submit
         self._lock = asyncio.Lock()
 
     async def create(self, command: TokenCreate, caller: Caller) -> NewToken | None:
-        """None if there are too many."""
+        """Create a token. Returns None if there are already as many as allowed."""
         async with self._lock:
-            if await self._ask(_CountTokens()) >= self._tokens:
+            if await self._query(_CountTokens()) >= self._max_tokens:
                 return None
             token: NewToken = await self._submit(command, caller)
             return token
 
     @asynccontextmanager
     async def check(self, operation: Operation, access: Access) -> AsyncIterator[None]:
-        """Around an operation. Raises InvalidError if its space would be too large."""
+        """Run an operation in this block. Raises InvalidError if it would make its space too large."""
         size = measure(operation)
         space = access.space or ""
         if not size or not space.startswith(PREFIX) or access.principal != f"token:{space}":
             yield
             return
         async with self._lock:
-            if await self._ask(_MeasureSpace.model_construct(space=space)) + size > self._size:
-                raise InvalidError(f"value: this space may have at most {self._size} bytes; delete what is not needed")
+            if await self._query(_MeasureSpace.model_construct(space=space)) + size > self._max_bytes:
+                raise InvalidError(f"value: a space has at most {self._max_bytes} bytes; delete what is not needed")
             yield
 
 
@@ -67,7 +68,7 @@ def measure(operation: Any) -> int:
 
 
 class _CountTokens(Query):
-    """How many tokens callers have created that are valid."""
+    """The number of valid tokens that callers have created."""
 
     def read(self, reader: Reader) -> int:
         first = token_stream(PREFIX)

@@ -16,13 +16,13 @@ from holdlog.adapters.cli.texts import print_json, print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import find_top, mask_password
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy, read_uncommitted
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.names import is_of_agent
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
@@ -38,7 +38,7 @@ _STAGED: Final = (
 
 
 class Problem(NamedTuple):
-    """A file that others hold, or that only a person may change. `blocks`: it must not be changed."""
+    """A file that others hold, or that only a person may change. `blocks`: an error, not only a warning."""
 
     path: str
     blocks: bool
@@ -48,18 +48,18 @@ class Problem(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who changes the files. `agent`: empty if it is not known; `is_person`: who names themselves."""
+    """Who is about to change the files. `agent`: empty if unknown. `is_person`: --agent names the current user."""
 
-    works: Works | None
+    ownership: Ownership | None
     agent: str
     is_person: bool
 
-    def owns(self, work: Work) -> bool:
+    def owns(self, work: FileWork) -> bool:
         return self.agent != "" and is_of_agent(self.agent, work.who.agent)
 
 
 def run(words: list[str]) -> int:
-    """0: nothing blocks; 1: a file blocks; 2: bad arguments, or no repository."""
+    """Returns 0 if no file blocks, 1 if one does. Raises InvalidError for bad arguments, or without a repository."""
     options = _build_parser().parse_args(words)
     if options.staged == bool(options.paths):
         raise InvalidError("PATH: name files, or use --staged for those of the next git commit, not both")
@@ -77,13 +77,13 @@ def run(words: list[str]) -> int:
         committer = Committer(None, options.agent or "", _is_user(options.agent))
         warnings.append(f"nothing was checked: {error}")
     problems += [it for path in paths if (it := _check_person(path, paths[path], committer)) is not None]
-    _show(problems, warnings, committer, options, len(paths))
+    _print_problems(problems, warnings, committer, options, len(paths))
     return 1 if any(it.blocks for it in problems) else 0
 
 
 def list_staged() -> dict[str, str]:
-    """The files that the next commit changes: the paths to show and the absolute ones. The index may be a temporary
-    one, which git names in the environment. Raises InvalidError."""
+    """The files that the next commit changes: absolute paths by the paths to show. git may use a temporary index, which
+    it names in the environment. Raises InvalidError."""
     output = []
     for words in (("rev-parse", "--show-toplevel"), _STAGED):
         done = subprocess.run(["git", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -108,8 +108,8 @@ def _find_committer(reader: Reader, options: Namespace) -> Committer:
     conversation = find_conversation(reader, identify_host())
     session = "" if conversation is None else conversation.session
     agent = options.agent or ("" if conversation is None else conversation.name)
-    works = Works(reader, Who(agent, session), identify_host())
-    return Committer(works, agent, conversation is None and _is_user(options.agent))
+    ownership = Ownership(reader, HolderId(agent, session), identify_host())
+    return Committer(ownership, agent, conversation is None and _is_user(options.agent))
 
 
 def _is_user(agent: str | None) -> bool:
@@ -121,21 +121,21 @@ def _is_user(agent: str | None) -> bool:
 def _check(
     path: str, absolute: str, committer: Committer, workspaces: Workspaces, options: Namespace
 ) -> Problem | None:
-    """Whether others hold a file, here or in another worktree, where that is a warning."""
+    """The problem if others hold a file in this worktree, or (a warning) in another one."""
     is_folder = path.endswith("/") or (os.path.isdir(absolute) and not options.staged)  # git stages a submodule's name
     resource = path if path.startswith("custom://") else workspaces.name_file(absolute + "/" * is_folder)
-    if resource is None or committer.works is None:
+    if resource is None or committer.ownership is None:
         return None
     elsewhere = {name: place for place, name in workspaces.list_elsewhere(resource)}
     names = dict.fromkeys((resource, resource.rstrip("/"), *elsewhere))
-    for name, works in committer.works.find_others([*names]).items():
+    for name, works in committer.ownership.find_others([*names]).items():
         for work in works:
             if work.holds and not committer.owns(work):
                 return _describe(path, work, elsewhere.get(name), committer, options)
     return None
 
 
-def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
+def _describe(path: str, work: FileWork, elsewhere: str | None, committer: Committer, options: Namespace) -> Problem:
     agent, shown = work.who.agent, shlex.quote(path)
     text = f"{path}: held by {agent} for {format_duration(work.seconds)}"
     mode = "" if "://" in path else _find_mode(os.path.abspath(path))
@@ -155,12 +155,14 @@ def _describe(path: str, work: Work, elsewhere: str | None, committer: Committer
 
 
 def _check_person(path: str, absolute: str, committer: Committer) -> Problem | None:
-    """Whether only a person may change a file, and an agent is about to."""
+    """The problem if only a person may change a file, and an agent, or an unknown user, is about to."""
     if "://" in path or committer.is_person or _find_mode(absolute) != "human":
         return None
     blocks = committer.agent != ""
-    todo = "describe the change that you need to your user" if blocks else "if you are a person, go on"
-    return Problem(path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {todo}")
+    advice = "describe the change that you need to your user" if blocks else "if you are a person, continue"
+    return Problem(
+        path, blocks, f"{'' if blocks else 'warning: '}{path}: only a person may change it ({FILE}); {advice}"
+    )
 
 
 def _find_mode(absolute: str) -> str:
@@ -179,13 +181,13 @@ def _list_policy_warnings() -> list[str]:
     return warnings + ([f"{edited.problem}; fix it before you commit it"] if edited and edited.problem else [])
 
 
-def _show(
+def _print_problems(
     problems: Sequence[Problem], warnings: Sequence[str], committer: Committer, options: Namespace, count: int
 ) -> None:
     """Print what was found. Problems go to standard error: git shows that of a hook."""
     if options.json:
         is_held = any(it.blocks for it in problems)
-        status = "held" if is_held else "ok" if committer.works is not None else "not_checked"
+        status = "held" if is_held else "ok" if committer.ownership is not None else "not_checked"
         files = [it._asdict() for it in problems]
         print_json({"status": status, "checked": count, "files": files, "warnings": list(warnings)})
         return

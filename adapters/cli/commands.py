@@ -8,13 +8,13 @@ from holdlog.adapters.operations.base import OPERATIONS, Operation
 
 
 class Derived(NamedTuple):
-    """The operation of a command, and the module that declares it. `words`: arguments by position, if others than those
-    of the library. `without`: fields that get no option."""
+    """The operation of a command, and the module that declares it. `positional`: the positional arguments, if
+    they differ from those of the library. `without`: fields that get no option."""
 
     module: str
     operation: str
     examples: tuple[str, ...]
-    words: tuple[str, ...] | None = None
+    positional: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
 
     def find(self) -> type[Operation]:

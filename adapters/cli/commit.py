@@ -16,17 +16,17 @@ from holdlog.adapters.cli.texts import escape, print_json, print_note, print_tex
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names
-from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
-from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate, read_head, run_git
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.stores.sql import NAMESAKES
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.refusals import InvalidError
 
-LOCK_SECONDS: Final = 10.0
+INDEX_LOCK_SECONDS: Final = 10.0
 """How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
 _EXAMPLES: Final = (
     'commit -m "parser: rename parse()"          all that this session changed',
@@ -47,7 +47,7 @@ class DirtyFiles(NamedTuple):
     sessions, and those that a person or a program changed. `statuses`: of all, two letters of `git status`."""
 
     own: list[str]
-    others: dict[str, Work]
+    others: dict[str, FileWork]
     unknown: list[str]
     statuses: dict[str, str]
 
@@ -66,10 +66,10 @@ def run(words: list[str]) -> int:
         if repository is None:
             raise InvalidError("this folder is not in a worktree of git")
         with closing(open_to_read(options)) as engine:
-            works = Works(engine.store, _find_session(engine.store, options), identify_host())
-            files = sort_dirty(works, find_names(options), repository)
+            ownership = Ownership(engine.store, _find_session(engine.store, options), identify_host())
+            files = sort_dirty(ownership, find_names(options), repository)
         paths = _choose(files, options.paths)
-        os.environ["HOLDLOG_AGENT"] = works.who.agent  # for `holdlog check` in a hook of git
+        os.environ["HOLDLOG_AGENT"] = ownership.who.agent  # for `holdlog check` in a hook of git
         commit = _commit(repository, files, paths, options.message)
     except (_Refusal, GitFailedError) as error:
         sys.stderr.write(escape(getattr(error, "output", "")))
@@ -78,7 +78,7 @@ def run(words: list[str]) -> int:
         else:
             print_note(f"nothing was committed: {error}")
         return 1
-    _show(repository, files, paths, commit, options)
+    _report(repository, files, paths, commit, options)
     return 0
 
 
@@ -91,8 +91,8 @@ def list_dirty_files(words: list[str]) -> int:
     if repository is None:
         raise InvalidError("--dirty: this folder is not in a worktree of git")
     with closing(open_to_read(options)) as engine:
-        works = Works(engine.store, Who("", ""), identify_host())
-        files = sort_dirty(works, find_names(options), repository)
+        ownership = Ownership(engine.store, HolderId("", ""), identify_host())
+        files = sort_dirty(ownership, find_names(options), repository)
     rows = [
         {"path": os.path.relpath(path), "status": status}
         | ({"agent": files.others[path].who.agent} if path in files.others else {})
@@ -101,20 +101,20 @@ def list_dirty_files(words: list[str]) -> int:
     if options.json:
         print_json({"status": "ok", "files": rows})
         return 0
-    whose = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
+    owners = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
     print_text(
-        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), whose.get(it["path"], "")) for it in rows])
+        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), owners.get(it["path"], "")) for it in rows])
         or "git has committed everything here"
     )
     return 0
 
 
-def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
+def sort_dirty(ownership: Ownership, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
     """Sort the dirty files of a worktree by whose they are. Raises GitFailedError."""
     dirty = list_dirty(repository.folder, repository.folder)
     names = {file.path: workspaces.name_file(file.path) for file in dirty}
     resources = [name for name in names.values() if name is not None]
-    others, own = works.find_others(resources), works.find_own(resources)
+    others, own = ownership.find_others(resources), ownership.find_own(resources)
     files = DirtyFiles([], {}, [], {file.path: file.status for file in dirty})
     changes = dict[str, tuple[float, str | None]]()
     for path, name in names.items():
@@ -144,11 +144,11 @@ def _build_parser() -> Parser:
     return parser
 
 
-def _find_session(reader: Reader, options: Namespace) -> Who:
+def _find_session(reader: Reader, options: Namespace) -> HolderId:
     """The agent whose files are committed. Raises InvalidError."""
     conversation = find_conversation(reader, identify_host())
     if conversation is not None and options.agent in (None, conversation.name):
-        return Who(conversation.name, conversation.session)
+        return HolderId(conversation.name, conversation.session)
     if options.agent is None:
         raise InvalidError("it is not known which session runs this; pass --agent NAME (holdlog claims lists agents)")
     sessions = [session for (session,) in reader.read(NAMESAKES, {"name": options.agent})]
@@ -158,7 +158,7 @@ def _find_session(reader: Reader, options: Namespace) -> Who:
         raise InvalidError(
             f"--agent: several sessions are named {options.agent!r}; run this in the shell of that agent"
         )
-    return Who(options.agent, sessions[0])
+    return HolderId(options.agent, sessions[0])
 
 
 def _choose(files: DirtyFiles, named: Sequence[str]) -> list[str]:
@@ -211,7 +211,7 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
     root, lock = repository.folder, f"{repository.git_folder}/index.lock"
     specs = b"\0".join(b":(top,literal)" + os.fsencode(os.path.relpath(path, root)) for path in paths)
     command = ["git", *words, "--pathspec-from-file=-", "--pathspec-file-nul"]
-    until = time.monotonic() + LOCK_SECONDS
+    until = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
         done = subprocess.run(command, cwd=root, input=specs, capture_output=True, check=False)
         output = (done.stdout + done.stderr).decode(errors="backslashreplace")
@@ -228,14 +228,14 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
         time.sleep(0.05)
 
 
-def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
-    here = os.path.realpath(os.getcwd())
-    branch = (ask_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
+def _report(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
+    folder = os.path.realpath(os.getcwd())
+    branch = (run_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
     left = {path: _describe(work) for path, work in files.others.items()}
     left |= dict.fromkeys(files.unknown, "not of this session")
     left |= {path: "not named" for path in files.own if path not in paths}
-    names = [os.path.relpath(path, here) for path in paths]
-    left_out = [f"{os.path.relpath(path, here)} ({why})" for path, why in left.items()]
+    names = [os.path.relpath(path, folder) for path in paths]
+    left_out = [f"{os.path.relpath(path, folder)} ({why})" for path, why in left.items()]
     if options.json:
         print_json({"status": "committed", "commit": commit, "branch": branch, "files": names, "left_out": left_out})
         return
@@ -244,7 +244,7 @@ def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commi
         print_text(f"left out: {list_names(left_out)}")
 
 
-def _describe(work: Work) -> str:
+def _describe(work: FileWork) -> str:
     ended, agent = "" if work.is_live else ", whose session has ended", work.who.agent
     if work.holds:
         return f"held by {agent} for {format_duration(work.seconds)}{ended}"

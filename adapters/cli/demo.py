@@ -14,7 +14,7 @@ from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import ConflictError, FencedError
 
 SECONDS: Final = 0.6
-"""Between two lines, on a terminal."""
+"""Pause between two lines, on a terminal."""
 _FILE: Final = "src/parser.py"
 _COLOURS: Final = {"ann": 36, "bob": 33}
 

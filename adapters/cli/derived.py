@@ -16,9 +16,9 @@ from holdlog.adapters.cli.commands import (
     list_commands,
     print_help,
 )
-from holdlog.adapters.cli.fields import add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser, suggest
-from holdlog.adapters.cli.results import GOOD, add_remark, describe, describe_loss, describe_rest
+from holdlog.adapters.cli.results import SUCCESSES, add_remark, describe, describe_loss, describe_rest
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
@@ -51,24 +51,24 @@ def run(words: list[str]) -> int:
         raise InvalidError(f"unknown command {command!r}{suggest(command, list_commands())}")
     derived = DERIVED[command]
     kind = derived.find()
-    words_here = kind.words if derived.words is None else derived.words
+    positional = kind.positional if derived.positional is None else derived.positional
     options = build_parser(command).parse_args(rest)
     if command in OF_RESOURCE and hasattr(options, "namespace") and not hasattr(options, "key"):
-        kind, words_here = find_operation(*OF_RESOURCE[command]), ("resource",)
+        kind, positional = find_operation(*OF_RESOURCE[command]), ("resource",)
         options.resource = options.__dict__.pop("namespace")
     if getattr(options, "force", False) and command == "release":
         kind = EndClaims
     elif hasattr(options, "reason") and command == "release":
         raise InvalidError("--reason: needs --force; use --note TEXT for the next holder")
-    return call(command, kind, words_here, options)
+    return call(command, kind, positional, options)
 
 
 def build_parser(command: str) -> Parser:
     derived = DERIVED[command]
     kind = derived.find()
     parser = Parser(command, describe_operation(kind), derived.examples)
-    words = kind.words if derived.words is None else derived.words
-    add_fields(parser, kind, words, derived.without, "key" if command in OF_RESOURCE else "")
+    positional = kind.positional if derived.positional is None else derived.positional
+    add_fields(parser, kind, positional, derived.without, "key" if command in OF_RESOURCE else "")
     if kind.overwrites:
         parser.add_argument("--force", action="store_true", help="write whatever the current version is")
     if command == "release":
@@ -93,7 +93,7 @@ def add_caller(parser: Parser, kind: type[Operation] | None = None) -> None:
             parser.add_argument(f"--{name}", dest=f"caller_{name.replace('-', '_')}", metavar="ID", help=text)
 
 
-def call(command: str, kind: type[Operation], words: tuple[str, ...], options: Namespace) -> int:
+def call(command: str, kind: type[Operation], positional: tuple[str, ...], options: Namespace) -> int:
     """Call an operation with the options of a command, and print its result. Returns the exit code."""
     arguments = collect(kind, options)
     if "since_version" in kind.model_fields:
@@ -118,7 +118,7 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
             surface = Surface(engine, names, None, lambda name: f"holdlog {name.replace('_', ' ')}")
             return _respond(command, operation, surface, caller, options)
     except InvalidError as error:
-        raise name_argument(error, kind, words) from None
+        raise rename_argument(error, kind, positional) from None
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -135,26 +135,26 @@ def _respond(command: str, operation: Operation, surface: Surface, caller: Calle
         if refusal.detail is None and not options.json:
             print_note(str(refusal))
             return 1
-    code = show(command, response, options)
+    code = print_result(command, response, options)
     if not options.json and (rest := describe_rest(type(operation), response)):
         print_note(rest)
     return code
 
 
-def show(command: str, response: Object, options: Namespace) -> int:
+def print_result(command: str, response: Object, options: Namespace) -> int:
     """Print a result. Returns the exit code."""
-    is_good = response.get("status", "ok") in GOOD
+    is_success = response.get("status", "ok") in SUCCESSES
     if options.json:
         print_json(response)
-        return 0 if is_good else 1
+        return 0 if is_success else 1
     for lost in response.get("lost", ()):
         print_note(describe_loss(lost))
     text = describe(command, response, f"the store {mask_password(find_place(options.db))}")
-    if is_good:
+    if is_success:
         print_text(text)
     else:
         sys.stderr.write(f"{escape(text)}\n")
     remark = add_remark(command, response)
     if remark and sys.stdout.isatty():  # for people; programs get only the value
         print_note(remark)
-    return 0 if is_good else 1
+    return 0 if is_success else 1

@@ -26,7 +26,7 @@ EXAMPLES: Final = (
 
 def run(words: list[str]) -> int:
     parser = Parser("doctor", "Check that the store is sound. It changes nothing, except with --rebuild.", EXAMPLES)
-    parser.add_argument("--rebuild", action="store_true", help="make the views of values and claims again from the log")
+    parser.add_argument("--rebuild", action="store_true", help="rebuild the views of values and claims from the log")
     parser.add_argument("--client", choices=list(CLIENTS), metavar="NAME", help=f"a host: {', '.join(CLIENTS)}")
     options = parser.parse_args(words)
     place = find_place(options.db)
@@ -49,7 +49,7 @@ def run(words: list[str]) -> int:
 
 
 def examine_store(place: str, is_required: bool) -> list[Finding]:
-    """What is wrong with a store. Creates and changes no file."""
+    """Findings about a store. Creates and changes no file."""
     if not has_store(place):
         if is_required:
             return [("file", "bad", f"there is no store; {NEXT_STEP}")]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from holdlog.adapters.cli.fields import add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
 from holdlog.adapters.cli.texts import print_json, print_note, show_line
@@ -32,9 +32,9 @@ _FILTERS: Final = ("namespace", "prefix", "kinds", "resource", "agent", "start",
 def run(words: list[str]) -> int:
     parser = Parser("log", "List events, the oldest first; with --refusals, refused commands among them.", EXAMPLES)
     add_fields(parser, Log, (), ("limit",))
-    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="end after so many")
+    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="end after this many events")
     parser.add_argument("--last", type=int, metavar="N", help="only the newest")
-    parser.add_argument("--follow", action="store_true", help="go on with new events, until an interrupt")
+    parser.add_argument("--follow", action="store_true", help="continue with new events, until an interrupt")
     options = parser.parse_args(words)
     for name, number in (("limit", options.most), ("last", options.last)):
         if number is not None and number < 1:
@@ -55,7 +55,7 @@ def run(words: list[str]) -> int:
             if not count and not options.json:
                 print_note("no such events; the first claim or set adds one, for example: holdlog claim README.md")
     except InvalidError as error:
-        raise name_argument(error, Log, ()) from None
+        raise rename_argument(error, Log, ()) from None
     return 0
 
 
@@ -63,7 +63,7 @@ def _read(engine: Engine, arguments: dict[str, Any], names: Names, options: Name
     """All entries; those that follow have been recorded after the others were read."""
     pages = Pages(engine, arguments, names)
     if options.last is not None and not any(hasattr(options, name) for name in _FILTERS):
-        pages.after = max(0, engine.ask(MakeCheckpoint()).position - options.last)
+        pages.after = max(0, engine.query(MakeCheckpoint()).position - options.last)
     entries = pages.read()
     yield from entries if options.last is None else deque(entries, options.last)
     while options.follow:
@@ -83,9 +83,9 @@ class Pages:
     def read(self) -> Iterator[Object]:
         """The entries from here to the end."""
         while True:
-            head = self._engine.ask(MakeCheckpoint()).position
+            head = self._engine.query(MakeCheckpoint()).position
             place = {} if self.after is None else {"after": self.after}
-            page = self._engine.ask(parse(Log, self._arguments | place, self._names))
+            page = self._engine.query(parse(Log, self._arguments | place, self._names))
             for entry in map(to_object, page.entries):
                 if "code" in entry:
                     if (entry["after"], entry["at"]) <= self._shown:

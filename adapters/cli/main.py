@@ -44,16 +44,16 @@ def main() -> int:
     _make_every_character_writable()
     try:
         try:
-            return _choose(sys.argv[1:])
+            return _run_command(sys.argv[1:])
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
     except HoldlogError as error:
         code = REFUSED if isinstance(error, UnavailableError | NoStoreError) else BAD_ARGUMENTS
-        return _complain(str(error), getattr(error, "exit_code", code))
+        return _report(str(error), getattr(error, "exit_code", code))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdlog"):
             raise
-        return _complain(f"{error.name} is not installed; install holdlog[all]", BAD_ARGUMENTS)
+        return _report(f"{error.name} is not installed; install holdlog[all]", BAD_ARGUMENTS)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
@@ -62,24 +62,24 @@ def main() -> int:
     except OSError as error:
         _discard_output()
         where = "" if error.filename is None else f"{error.filename}: "
-        return _complain(f"{where}{error.strerror or error}", REFUSED)
+        return _report(f"{where}{error.strerror or error}", REFUSED)
 
 
-def _complain(problem: str, code: int) -> int:
+def _report(problem: str, code: int) -> int:
     """Report a problem in one line; returns the exit code."""
     print_note(mask_password(problem))
     return code
 
 
-def _choose(words: list[str]) -> int:
+def _run_command(words: list[str]) -> int:
     command, rest = split_command(words)
     if command == "claims" and "--dirty" in rest:
         command, rest = "claims --dirty", [word for word in rest if word != "--dirty"]
-    place, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
+    module_name, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
     if command not in BY_HAND:
         rest = [command, *rest]
     gc.disable()  # modules stay until the end
-    module = import_module(f"holdlog.adapters.{place}")
+    module = import_module(f"holdlog.adapters.{module_name}")
     gc.freeze()
     gc.enable()
     return int(getattr(module, function)(rest))

@@ -1,4 +1,4 @@
-"""Parsers of commands: errors in one line, with what was meant."""
+"""Parsers of commands. An error is one line that suggests a similar word."""
 
 import argparse
 import re
@@ -82,10 +82,10 @@ def read_duration(text: str) -> float:
 def choose_action(command: str, actions: dict[str, str], words: list[str]) -> tuple[str, list[str]]:
     """The action of a command that has several, such as `thread read`, and the words after it. Raises SystemExit after
     help, InvalidError."""
-    places = [at for at, word in enumerate(words) if not word.startswith("-") and words[at - 1 : at] != ["--db"]]
-    action = words[places[0]] if places else None
+    indexes = [i for i, word in enumerate(words) if not word.startswith("-") and words[i - 1 : i] != ["--db"]]
+    action = words[indexes[0]] if indexes else None
     if action in actions:
-        return action, words[: places[0]] + words[places[0] + 1 :]
+        return action, words[: indexes[0]] + words[indexes[0] + 1 :]
     if {"-h", "--help"} & set(words):
         lines = [f"  {name:<9}{text}" for name, text in actions.items()]
         print("\n".join([f"usage: holdlog {command} ACTION …", "", *lines, "", "example:"]))

@@ -5,7 +5,7 @@ import shlex
 from datetime import datetime
 from typing import Any, Final
 
-from holdlog.adapters.cli.fields import list_names, name_word
+from holdlog.adapters.cli.fields import list_names, name_metavar
 from holdlog.adapters.cli.texts import (
     show_author,
     show_clock,
@@ -20,7 +20,7 @@ from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import Object
 
-GOOD: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
+SUCCESSES: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
 _WRITTEN: Final = ("value", "previous")  # by agents; shown as JSON
 _MORE: Final = {
@@ -28,11 +28,11 @@ _MORE: Final = {
     "next_before": ("before_version", "before"),
     "next_start": ("start",),
 }
-"""What says that there are more rows, and the arguments that may take it."""
+"""Fields that say that there are more rows, and the arguments to which their values are passed."""
 
 
 def describe(command: str, response: Object, store: str) -> str:
-    """The result of a command; `store` is named if nothing was found."""
+    """The text for the result of a command. `store`: its name, for texts that say that nothing was found."""
     if response.get("status", "ok") != "ok":
         advice = _advise(command, response)
         return _show_sentence(response) + _show_elsewhere(response) + (f"\n{advice}" if advice else "")
@@ -71,13 +71,13 @@ def add_remark(command: str, response: Object) -> str:
 
 
 def describe_rest(kind: type[Operation], response: Object) -> str:
-    """How to read on after a page; empty if it is the last."""
+    """How to get the next page; empty if this is the last one."""
     mark = next((mark for mark in _MORE if mark in response), None)
     if mark is None:
         return ""
     names = [name for name in _MORE[mark] if name in kind.model_fields]
     name = names[-1 if "claims" in response else 0]  # `at` pages claims by resource, values by key
-    option = name_word(name) if name in kind.words else list_names(kind, name)[-1]
+    option = name_metavar(name) if name in kind.positional else list_names(kind, name)[-1]
     return f"there are more; to read on, pass {option} {shlex.quote(str(response[mark]))}"
 
 
@@ -91,13 +91,13 @@ def describe_loss(lost: Object) -> str:
 
 def show_board(board: Object) -> str:
     """The claims, and below each its queue."""
-    lines = {queue["resource"]: queue["line"] for queue in board["queues"]}
+    queues = {queue["resource"]: queue["line"] for queue in board["queues"]}
     rows: list[tuple[str, ...]] = []
     for held in board["claims"]:
         rows.append(_show_claim(held))
-        rows += _show_queue(lines.pop(held["resource"], []))
-    for resource, line in lines.items():
-        rows += [(resource, *[""] * 5), *_show_queue(line)]
+        rows += _show_queue(queues.pop(held["resource"], []))
+    for resource, waiters in queues.items():
+        rows += [(resource, *[""] * 5), *_show_queue(waiters)]
     return show_table(rows)
 
 
@@ -138,7 +138,7 @@ def _show_claim(held: Object) -> tuple[str, ...]:
     return held["resource"], author, shared, since, left + away, held.get("holder_note", "")
 
 
-def _show_queue(line: list[Object]) -> list[tuple[str, ...]]:
+def _show_queue(waiters: list[Object]) -> list[tuple[str, ...]]:
     return [
         (
             f"  {number}. in queue",
@@ -148,7 +148,7 @@ def _show_queue(line: list[Object]) -> list[tuple[str, ...]]:
             "away" if waiter.get("present") is False else "",
             waiter.get("note", ""),
         )
-        for number, waiter in enumerate(line, 1)
+        for number, waiter in enumerate(waiters, 1)
     ]
 
 
@@ -170,8 +170,8 @@ def _show_sentence(response: Object) -> str:
         names = ", ".join([str(resource), *(row["resource"] for row in response.get("also", ()))])
         return f"{status} {names} (version {response['version']}){_show_end(response)}"
     if status == "released":
-        heir = f"; {response['granted_to']}, next in the queue, holds it" if "granted_to" in response else ""
-        return f"{status} {resource} (version {response['version']}){heir}"
+        successor = f"; {response['granted_to']}, next in the queue, holds it" if "granted_to" in response else ""
+        return f"{status} {resource} (version {response['version']}){successor}"
     if status == "already_free":
         return f"{status} {resource}" if resource else f"{status}: nothing was held"
     if status == "available" and "previous_holder" not in response:
@@ -211,7 +211,7 @@ def _show_claim_refusal(response: Object) -> str:
 
 
 def _show_details(hold: Object) -> str:
-    """For those who want the resource."""
+    """Details of a hold, for an agent that wants the resource."""
     shared = ", shared" if hold.get("mode") == "shared" else ""
     covered = f", who claimed {hold['covered_by']}" if "covered_by" in hold else ""
     note = f": {hold['holder_note']}" if "holder_note" in hold else ""
@@ -344,7 +344,7 @@ def _title(name: str) -> str:
 
 
 def _show_content(name: str, content: Any) -> str:
-    """A field in a table, as its name and type say."""
+    """The text of a field in a table, which depends on its name and type."""
     if content is None or isinstance(content, bool):
         return "" if content is None else "yes" if content else "no"
     if name in _WRITTEN:

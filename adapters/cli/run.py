@@ -1,4 +1,4 @@
-"""`holdlog run`: holds a claim while a command runs."""
+"""`holdlog run`: holds claims while a command runs."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.cli.derived import BY_SIGNAL
-from holdlog.adapters.cli.fields import add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_caller, find_names, open_to_write
 from holdlog.adapters.cli.texts import print_note, show_since
@@ -26,13 +26,14 @@ from holdlog.domain.refusals import BusyError, DeadlockError, FencedError, Holdl
 
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-"""Exit codes of shells, with BY_SIGNAL."""
+"""Exit codes of shells, like BY_SIGNAL."""
 FOREVER: Final = 1e9
-LOOK_EVERY: Final = 5.0
-"""Seconds after which the claim is checked if nothing happens."""
+"""Seconds."""
+CHECK_SECONDS: Final = 5.0
+"""The claim is checked at least this often."""
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
-"""Signals that a terminal sends to all its foreground processes, so the command gets them, too."""
-_PASSED_ON: Final = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that a terminal sends to all its foreground processes, so the command already gets them."""
+_FORWARDED: Final = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _EXAMPLES: Final = (
     "run --claim custom://merge --wait 600 -- git push origin main",
     "run --claim custom://deploy --note 'release 7' -- ./deploy.sh",
@@ -48,7 +49,7 @@ class EndedBySignal(BaseException):
 
 
 class Signals:
-    """The signals of this process: they end the wait for the claim; once the command runs, they are passed on to it."""
+    """Handles signals of this process: they end the wait for the claim; once the command runs, it gets them."""
 
     def __init__(self) -> None:
         self._command: subprocess.Popen[bytes] | None = None
@@ -57,8 +58,8 @@ class Signals:
 
     @contextmanager
     def handle(self) -> Iterator[None]:
-        """While the block runs, except those that the parent of this process ignores."""
-        before = {number: signal.getsignal(number) for number in _PASSED_ON}
+        """Handle signals while the block runs, except those that this process inherited as ignored."""
+        before = {number: signal.getsignal(number) for number in _FORWARDED}
         handlers = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
         for number in handlers:
             signal.signal(number, self._receive)
@@ -73,12 +74,12 @@ class Signals:
         self._is_starting = True
         self._command = command = subprocess.Popen(words, env=environ)
         for number in self._early:
-            _pass_on(number, command)
+            _forward(number, command)
         return command
 
     def _receive(self, number: int, _: object) -> None:
         if self._command is not None:
-            _pass_on(number, self._command)
+            _forward(number, self._command)
         elif self._is_starting:
             self._early.append(number)
         else:
@@ -86,7 +87,7 @@ class Signals:
 
 
 def run(words: list[str]) -> int:
-    at = words.index("--") if "--" in words else len(words)
+    end = words.index("--") if "--" in words else len(words)
     parser = Parser(
         "run",
         "Claim resources, run a command, and release them when it ends, however it ends. The command gets"
@@ -100,7 +101,7 @@ def run(words: list[str]) -> int:
     outcomes = ("released", "modified", "created", "deleted")
     parser.add_argument("--outcome", choices=outcomes, help="what the command does to it")
     parser.add_argument("words", nargs="*", metavar="COMMAND", default=SUPPRESS, help="after --, with its arguments")
-    options, rest = parser.parse_args(words[:at]), words[at + 1 :]
+    options, rest = parser.parse_args(words[:end]), words[end + 1 :]
     command = [*getattr(options, "words", ()), *rest]
     if not command:
         raise InvalidError("COMMAND: is missing; put it after --, for example -- git push origin main")
@@ -119,7 +120,7 @@ def _run_claimed(options: Namespace, words: list[str]) -> int:
     try:
         parse(Claim, {"agent": "x"} | arguments, names)
         with closing(open_to_write(options)) as engine, signals.handle():
-            caller, agent = find_caller(options, engine, is_alone=True)
+            caller, agent = find_caller(options, engine, has_own_session=True)
             claim = parse(Claim, {"agent": agent} | arguments, names)
             fields = {name: getattr(claim, name) for name in claim.model_fields_set} | {"outcome": options.outcome}
             block = Block(fields, caller._replace(handle=name_handle()), engine)
@@ -131,7 +132,7 @@ def _run_claimed(options: Namespace, words: list[str]) -> int:
                 print_note(_explain(refusal))
                 return 1
     except InvalidError as error:
-        raise name_argument(error, Claim, ()) from None
+        raise rename_argument(error, Claim, ()) from None
 
 
 def _hold(block: Block, engine: Engine, signals: Signals, words: list[str]) -> int:
@@ -140,7 +141,7 @@ def _hold(block: Block, engine: Engine, signals: Signals, words: list[str]) -> i
     try:
         take_steps(block.enter(), engine)
         with _watch(block, engine):
-            code = _wait_for(signals, words, block)
+            code = _run_command(signals, words, block)
         block.note = "completed" if code == 0 else f"failed with exit code {code}"
         take_steps(block.leave(None), engine)
     except FencedError as lost:
@@ -153,15 +154,15 @@ def _hold(block: Block, engine: Engine, signals: Signals, words: list[str]) -> i
     return code
 
 
-def _wait_for(signals: Signals, words: list[str], block: Block) -> int:
-    """Run the command to its end. Returns its exit code, as a shell does."""
-    facts = {
+def _run_command(signals: Signals, words: list[str], block: Block) -> int:
+    """Run the command and wait for its end. Returns its exit code, or 128 + n after signal n."""
+    variables = {
         "HOLDLOG_AGENT": block.agent,
         "HOLDLOG_CLAIM_VERSION": str(block.version),
         "HOLDLOG_CLAIM_POSITION": str(block.position),
     }
     try:
-        command = signals.start(words, dict(os.environ) | facts)
+        command = signals.start(words, dict(os.environ) | variables)
     except OSError as error:
         print_note(f"{words[0]}: cannot be run ({error.strerror})")
         return CANNOT_RUN
@@ -180,13 +181,13 @@ def _watch(block: Block, engine: Engine) -> Iterator[None]:
         topics = tuple(f"claim:{condition['resource']}" for condition in block.guard)
         with engine.waiters.subscribe(topics, woken.set):
             while not has_ended.is_set():
-                with suppress(HoldlogError):  # the store cannot be read now
+                with suppress(HoldlogError):  # if the store cannot be read now, the next check may succeed
                     for condition in block.guard:
-                        if (end := engine.ask(FindEnd(**condition))) is not None:
+                        if (end := engine.query(FindEnd(**condition))) is not None:
                             why = f": {end.reason}" if end.reason else ""
                             print_note(f"warning: you lost {end.resource}{why}; the command runs on without it")
                             return
-                woken.wait(LOOK_EVERY)
+                woken.wait(CHECK_SECONDS)
                 woken.clear()
 
     watcher = threading.Thread(target=watch, name="holdlog-watch", daemon=True)
@@ -199,13 +200,13 @@ def _watch(block: Block, engine: Engine) -> Iterator[None]:
         watcher.join()
 
 
-def _pass_on(number: int, command: "subprocess.Popen[bytes]") -> None:
+def _forward(number: int, command: "subprocess.Popen[bytes]") -> None:
     if number not in _FROM_TERMINAL or not _is_in_foreground():
         command.send_signal(number)
 
 
 def _is_in_foreground() -> bool:
-    """Whether this process is one of those to which its terminal sends signals."""
+    """Whether this process is in the foreground, so that its terminal also sends signals to the command."""
     with suppress(OSError):
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
         try:

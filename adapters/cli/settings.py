@@ -113,7 +113,7 @@ RULES: Final = {
         "another name of this server, over HTTP; repeatable",
     ),
     "nats": _text("URL", "publish the log to NATS, such as nats://127.0.0.1:4222"),
-    "open_tokens": _number(0, 10**9, "let callers over HTTP create so many tokens with a space each"),
+    "open_tokens": _number(0, 10**9, "let callers over HTTP create this many tokens, each with a space"),
     "space_bytes": _number(0, 2**62, "the values of each such space", "BYTES"),
     "jwt_issuer": _text("URL", "accept the JSON Web Tokens of this issuer, over HTTP"),
     "jwt_audience": _text("TEXT", "for whom these tokens must be"),

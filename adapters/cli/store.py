@@ -21,7 +21,7 @@ from holdlog.domain.refusals import InvalidError, NoStoreError
 
 
 class MissingStoreError(NoStoreError):
-    """The text says what to do next."""
+    """There is no store yet. The message says what to do next."""
 
     def __init__(self, place: str, exit_code: int) -> None:
         super().__init__(f"there is no store at {mask_password(place)} yet; {NEXT_STEP}")
@@ -38,7 +38,8 @@ def is_named(options: Namespace) -> bool:
 
 
 def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
-    """The store of a command that only reads. A list of a new project is empty. Raises MissingStoreError, StoreError,
+    """Open the store for a command that only reads. If it is missing and the user named none, a command that `is_list`
+    gets an empty store with --json, and exits with 0 otherwise. Raises MissingStoreError, StoreError,
     UnavailableError."""
     place = find_place(options.db)
     if has_store(place):
@@ -50,8 +51,8 @@ def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
 
 
 def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
-    """The store of a command, which may create it. A note says so if --db names it: it may be mistyped. Raises
-    StoreError, UnavailableError."""
+    """Open the store for a command that may create it. If --db names a new store, print a note unless `notes_new` is
+    False: the name may be mistyped. Raises StoreError, UnavailableError."""
     place = find_place(options.db)
     is_new = not has_store(place)
     if place != ":memory:" and not is_url(place):
@@ -63,17 +64,17 @@ def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
 
 
 def find_names(options: Namespace) -> Workspaces:
-    """What turns names of files into resources here. Raises InvalidError, StoreError."""
+    """The workspaces, which turn names of files into resources. Raises InvalidError, StoreError."""
     named = read_variable("workspace")
     return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
 
 
 def find_caller(
-    options: Namespace, engine: Engine, is_alone: bool = False, is_person: bool = False
+    options: Namespace, engine: Engine, has_own_session: bool = False, is_person: bool = False
 ) -> tuple[Caller, str]:
-    """Who calls: a session, and the name of an agent. The session is that of --session, HOLDLOG_SESSION, the
-    conversation whose agent runs this, unless the caller `is_person`, the terminal or the parent process, if that
-    conversation may be one of several; of this process, if it `is_alone`. Raises InvalidError."""
+    """The caller, and the name of its agent. The session is the first that is present: --session; HOLDLOG_SESSION; the
+    conversation whose agent runs this command, unless the caller `is_person`; this process, if it `has_own_session`;
+    the terminal, unless several conversations may share it; the parent process. Raises InvalidError."""
     get = vars(options).get
     session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
     correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
@@ -83,21 +84,21 @@ def find_caller(
         session = candidates[0].session
         agent = os.environ.get("HOLDLOG_AGENT") or candidates[0].name
     labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)
-    return Caller(session or _find_session(is_alone, len(candidates) > 1), None, *labels, host), agent
+    return Caller(session or _find_session(has_own_session, len(candidates) > 1), None, *labels, host), agent
 
 
 def find_user() -> str:
-    """The agent that the environment names, or else the user."""
+    """The agent in HOLDLOG_AGENT, or else the name of the user."""
     try:
         return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
     except (OSError, KeyError):
         return "somebody"
 
 
-def _find_session(is_alone: bool, is_unclear: bool) -> str:
-    leader = os.getpid() if is_alone else os.getppid()
-    if not is_alone and not is_unclear:  # else two conversations may share the terminal
-        with suppress(OSError):  # without one
+def _find_session(has_own_session: bool, is_unclear: bool) -> str:
+    leader = os.getpid() if has_own_session else os.getppid()
+    if not has_own_session and not is_unclear:  # else two conversations may share the terminal
+        with suppress(OSError):  # there is no terminal
             os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
             leader = os.getsid(0)
     return identify_process(leader) or secrets.token_hex(8)

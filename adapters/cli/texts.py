@@ -45,6 +45,7 @@ def show_value(value: object, redacted: bool | None = None) -> str:
 
 
 def show_author(name: str | None, principal: str | None = None) -> str:
+    """`root (token ci)` for the agent `root` with the principal `token:ci`."""
     return f"{name} ({principal.replace(':', ' ')})" if principal else name or ""
 
 
@@ -101,8 +102,8 @@ _ENVELOPE = ("position", "id", "stream", "version", "kind", "at", "by", "princip
 
 
 def show_line(event: Event) -> str:
-    """Position, time and what happened. A refusal has a dash instead of a position. An expiry has the time when it was
-    due."""
+    """Position, time and sentence of an event. A refusal has a dash instead of a position. For an expiry, the time is
+    when the lease ended."""
     at = show_time(datetime.fromisoformat(event.get("due") or event["at"]))
     if "code" in event:
         what = event.get("message") or event.get("resource") or f"{event.get('namespace')}/{event.get('key')}"
@@ -111,7 +112,7 @@ def show_line(event: Event) -> str:
 
 
 def show_sentence(event: Event) -> str:
-    """Who did what."""
+    """A sentence that says who did what, and why."""
     who = show_author(event.get("by"), event.get("principal"))
     return f"{_show_change(event, who)}{_show_reason(event)}"
 

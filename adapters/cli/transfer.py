@@ -5,7 +5,7 @@ import sys
 from contextlib import closing, suppress
 from typing import Any
 
-from holdlog.adapters.cli.fields import add_fields, collect, name_argument
+from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, has_store, open_to_read, open_to_write
@@ -40,19 +40,19 @@ def export(words: list[str]) -> int:
             if kind is ExportNamespace:
                 print_json(_export(engine, arguments))
             else:
-                result = engine.ask(kind.parse(arguments))
+                result = engine.query(kind.parse(arguments))
                 sys.stdout.buffer.flush()
                 print_note(f"exported events {result.first} to {result.last}")
     except InvalidError as error:
-        raise name_argument(error, kind, ("namespace",)) from None
+        raise rename_argument(error, kind, ("namespace",)) from None
     return 0
 
 
 def _export(engine: Any, arguments: dict[str, Any]) -> Object:
-    """All pages as one."""
-    pages = [to_object(engine.ask(ExportNamespace.parse(arguments)))]
+    """The export of a namespace: all pages in one object."""
+    pages = [to_object(engine.query(ExportNamespace.parse(arguments)))]
     while (after := pages[-1].pop("next_after", None)) is not None:
-        pages.append(to_object(engine.ask(ExportNamespace.parse(arguments | {"after_key": after}))))
+        pages.append(to_object(engine.query(ExportNamespace.parse(arguments | {"after_key": after}))))
     counts = {name: sum(page[name] for page in pages) for name in ("record_count", "history_count")}
     return pages[0] | counts | {"records": [record for page in pages for record in page["records"]]}
 

@@ -1,6 +1,6 @@
-"""The conversations of agents, as the hooks of their hosts have seen them, and in which of them a process acts.
+"""The conversations of agents, as hooks of their hosts have reported them, and in which of them a process acts.
 
-Liveness, not history: rows of the table `conversations`, which no event knows. Quick to import.
+Liveness, not history: rows of the table `conversations`, which are in no event. Quick to import.
 """
 
 import json
@@ -11,25 +11,26 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
 from holdlog.domain.names import MAX_AGENT
 from holdlog.domain.state import Decision, Reads, State
 
 SHELL: Final = "shell"
-"""An announced call of a shell."""
-MADE_UP: Final = "process-"
-"""How the sessions begin that a server takes until its conversation is known. Such a session has a row, too, with the
-handle of the server as its name, and its lease and idle limit, which count for the agents of its host."""
+"""Marks an announced call of a shell."""
+PROCESS_SESSION: Final = "process-"
+"""Prefix of the session of a server whose conversation is not known yet. Such a session has a row, too: `name` is the
+handle of the server, `facts` are the lease and the idle limit for the agents of its host, in microseconds."""
 _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
-"""What hosts name their conversation in the environment of a shell."""
+"""Variables in which hosts pass the id of the conversation to a shell."""
 
 
 class Conversation(NamedTuple):
-    """An agent of a conversation; `agent`: its id, as its host says; empty for the main one. `name`: as it holds
-    claims. `calls`: those that run now, SHELL or `name_call(name)` by their ids. `has_ended`: it goes on under another
-    id, which is the `host` once that has begun. The last field: facts that its hooks have reported, once each."""
+    """An agent of a conversation. `agent`: its id from the host, empty for the main agent. `name`: its name as a holder
+    of claims. `seen_at`: microseconds of the steady clock. `calls`: running calls, by id: SHELL or `name_call(name)`.
+    `has_ended`: it continues under another id, which is in `host` once the new conversation has started. `facts`: what
+    its hooks have already reported to it, so that they do so once."""
 
     session: str
     agent: str
@@ -38,16 +39,16 @@ class Conversation(NamedTuple):
     seen_at: int
     calls: dict[str, str]
     has_ended: bool
-    told: tuple[str, ...]
+    facts: tuple[str, ...]
 
     @classmethod
-    def read(cls, session: str, agent: str, name: str, host: str, seen: int, calls: str, ended: int, told: str) -> Any:
+    def read(cls, session: str, agent: str, name: str, host: str, seen: int, calls: str, ended: int, facts: str) -> Any:
         """From a row."""
-        return cls(session, agent, name, host, seen, json.loads(calls), bool(ended), tuple(json.loads(told)))
+        return cls(session, agent, name, host, seen, json.loads(calls), bool(ended), tuple(json.loads(facts)))
 
     def encode(self) -> dict[str, Any]:
         """The parameters of PUT_CONVERSATION."""
-        texts = {"calls": json.dumps(self.calls), "has_ended": int(self.has_ended), "told": json.dumps(self.told)}
+        texts = {"calls": json.dumps(self.calls), "has_ended": int(self.has_ended), "told": json.dumps(self.facts)}
         return self._asdict() | texts
 
 
@@ -59,24 +60,24 @@ def name_session(conversation: str) -> str:
 
 
 def shorten_id(text: str) -> str:
-    """A part of a name: enough to tell the agents of one repository apart."""
+    """Six characters that distinguish the agents of one repository, as a part of a name."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:6]
 
 
 def name_call(name: str) -> str:
-    """An announced call of a tool of holdlog, by the name that the agent passes."""
+    """Marks an announced call of a tool of holdlog, to which the agent passes this name."""
     return f"tool {name}"
 
 
 def list_conversations(reader: Reader, host: str | None, session: str) -> list[Conversation]:
-    """Those below a host, and those of a session."""
+    """The agents of all conversations below a host, and those of a session."""
     return [Conversation.read(*row) for row in reader.read(CONVERSATIONS, {"host": host or "-", "session": session})]
 
 
 def list_candidates(reader: Reader, host: str | None, call: str = SHELL) -> list[Conversation]:
     """The conversations in which a process below a host (`identify_host`) may act, an agent of each: the one that its
     environment names; those whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or all live ones.
-    If it is one, a caller acts in its `session`, and under its `name` if it passes no other."""
+    If there is only one, a caller acts in its `session`, and under its `name` unless it passes another."""
     named = next((os.environ[name] for name in _NAMED if os.environ.get(name)), "") if call == SHELL else ""
     rows = [it for it in list_conversations(reader, host, named) if is_live(it, reader.steady())]
     rows = [it for it in rows if it.session == named] or [it for it in rows if host is not None and it.host == host]
@@ -92,8 +93,8 @@ def find_conversation(reader: Reader, host: str | None) -> Conversation | None:
 
 
 class Adopt(NamedTuple):
-    """Hand on to the caller's session what another one holds or waits for, which its conversation had before: all of
-    it, or that of an agent, of those above it and of its sub-agents."""
+    """Give the caller's session what the former session of its conversation holds or waits for. `agent`: only the
+    claims of this agent, the agents above it, and its sub-agents."""
 
     session: str
     agent: str = ""
@@ -104,7 +105,7 @@ class Adopt(NamedTuple):
     def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
         board.start(moment)
-        own = Who(self.agent, self.session, moment.caller.principal)
+        own = HolderId(self.agent, self.session, moment.caller.principal)
         others = [holder for holder in board.holders.values() if holder.who[1:] == own[1:]]
         left = [holder for holder in others if not self.agent or holder.who.is_family(own)]
         for holder in left:
@@ -116,8 +117,8 @@ class Adopt(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """An agent of the caller's session has another name from now on: that holds these claims (resources and versions),
-    and is in the calls that are open. In one transaction, so that nobody gets them in between."""
+    """Rename an agent of the caller's session: these claims (resources and versions) and its open calls get the new
+    name. In one transaction, so that no other agent gets a claim in between."""
 
     before: str
     name: str
@@ -146,8 +147,8 @@ class Rename(NamedTuple):
 
 
 def enter_server(engine: Any, caller: Caller) -> None:
-    """Let hooks know of a server below a host, which beats for their agents from now on. `caller`: who makes its calls
-    that are in no conversation. Raises UnavailableError."""
+    """Record that a server runs below a host and beats for the host's agents, so that hooks know. `caller`: makes the
+    server's calls that are in no conversation. Raises UnavailableError."""
     times = (str(caller.lease), str(caller.idle_limit))
     row = Conversation(caller.session, "", caller.handle or "", caller.host or "-", 0, {}, False, times)
     engine.beats.serve(caller)
@@ -161,6 +162,6 @@ def leave_server(engine: Any, caller: Caller) -> None:
 
 
 def is_live(conversation: Conversation, now: int) -> bool:
-    if conversation.session.startswith(MADE_UP):
+    if conversation.session.startswith(PROCESS_SESSION):
         return False
     return not conversation.has_ended and now - conversation.seen_at < IDLE_LIMIT

@@ -18,7 +18,7 @@ from itertools import repeat, starmap
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.beat import Beats
-from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store, key_of
+from holdlog.adapters.engine.port import LOCK_SECONDS, Batch, Request, Store, find_key
 from holdlog.adapters.engine.waiting import Wait, Waiters
 from holdlog.adapters.stores.codec import SALT_BYTES, Foreign, digest_event, encode_event, encode_refusal, hash_payload
 from holdlog.adapters.stores.sql import EVENT
@@ -30,16 +30,17 @@ from holdlog.domain.state import Decision, Reads, State
 from holdlog.projections.fold import fold
 
 MAX_BATCH: Final = 256
-LONGEST: Final = 0.5
-"""Seconds after which a transaction runs no more commands, as other processes wait for the lock."""
+BATCH_SECONDS: Final = 0.5
+"""After this time a transaction runs no more commands, because other processes wait for the lock."""
 MAX_WAITING: Final = 10_000
 ATTEMPTS: Final = 5
-"""How often a transaction runs that loses its connection."""
+"""How often a transaction is tried that loses its connection."""
 MAX_VALUE_BYTES: Final = 262_144
-_LINGER: Final = 0.15
-"""Part of the last batch's duration that the writer waits for the callers whose commands it has just committed."""
-MAX_REFUSALS: Final = 1_000
-"""Those that a process has not recorded yet."""
+_LINGER_PART: Final = 0.15
+"""The writer waits for this part of the last batch's duration, so that the callers it has just woken can queue their
+next commands for the same transaction."""
+MAX_UNRECORDED: Final = 1_000
+"""How many refusals a process keeps until a transaction records them."""
 _SALTS: Final = 256 * SALT_BYTES
 
 
@@ -51,10 +52,10 @@ class Command(Protocol):
 
 
 class Job:
-    """A command in the queue. A thread waits for `baton`, a coroutine of `loop` for `future`. `done`: its caller has
-    been woken; set in the thread of the event loop, if there is one."""
+    """A command in the queue. Its caller waits for `wake_lock` in a thread, or for `future` in the event loop `loop`.
+    `done`: the caller has been woken; set in the thread of the event loop, if there is one."""
 
-    __slots__ = ("baton", "caller", "command", "done", "error", "future", "loop", "result")
+    __slots__ = ("caller", "command", "done", "error", "future", "loop", "result", "wake_lock")
 
     def __init__(self, command: Command, caller: Caller) -> None:
         self.command = command
@@ -62,7 +63,7 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.baton: threading.Lock | None = None
+        self.wake_lock: threading.Lock | None = None
         self.loop: Any = None
         self.future: Any = None
 
@@ -76,7 +77,7 @@ class Engine:
         self.beats = Beats(self)
         self._max_value_bytes = max_value_bytes
         self._busy = threading.Lock()
-        self._is_led = False
+        self._caller_commits = False
         self._queue: deque[Job] = deque()
         self._wake = threading.Event()
         self._writer: threading.Thread | None = None
@@ -85,16 +86,16 @@ class Engine:
         self._process = os.getpid()
         self._salts = b""
         self._refusals: list[Any] = []
-        """Rows that the next transaction records which writes something: a refusal alone must not cost a write."""
+        """Rows for the next transaction that writes something: a refusal alone must not cause a write."""
 
     # --- for callers
 
     def run(self, command: Command, caller: Caller) -> Any:
-        """Run the command and return its result once it is durable. Raises the refusal."""
+        """Run the command and return its result once it is durable. Raises its refusal, a HoldlogError."""
         if self._closed is not None or self._process != os.getpid():
             self.require_open()
         job = Job(command, caller)
-        if self._is_led or self._busy.locked():
+        if self._caller_commits or self._busy.locked():
             self._wait(job)
         else:
             self._commit_own(job)
@@ -111,23 +112,23 @@ class Engine:
         return job
 
     def withdraw(self, job: Job) -> bool:
-        """Take a command back. Returns False if it already runs: then its result will come."""
+        """Remove a command from the queue. Returns False if it already runs: then its result will follow."""
         try:
             self._queue.remove(job)
         except ValueError:
             return False
         return True
 
-    def ask(self, query: Any) -> Any:
-        """The result of a query."""
+    def query(self, query: Any) -> Any:
+        """Return the result of a query. Raises StoreError, UnavailableError."""
         self.require_open()
         return query.read(self.store)
 
     @contextmanager
     def write_alone(self, reads: Sequence[tuple[Reads, Caller]] = ()) -> Iterator[Batch]:
-        """A transaction for statements, and for commands that need these `reads` (see `decide`). If it takes long, all
-        other writers of the store are refused after COMMIT_SECONDS. Commits at the end of the block, or undoes
-        everything."""
+        """A transaction for statements, and for commands that need these `reads` (see `decide`). Commits at the end of
+        the block; an exception undoes everything. While it runs, all other writers of the store wait, and are refused
+        after LOCK_SECONDS."""
         self.require_open()
         with self._busy:
             try:
@@ -142,8 +143,8 @@ class Engine:
         self.waiters.wake_all()
 
     def decide(self, command: Command, caller: Caller, batch: Batch) -> Any:
-        """Run a command in the block of `write_alone`. What its session has lost is not in the result, and stays to be
-        reported. Raises the refusal."""
+        """Run a command in the block of `write_alone`. Its result does not contain the session's lost claims: a later
+        response reports them. Raises its refusal."""
         job = Job(command, caller)
         self._decide(job, batch, reports=False)
         if job.error is not None:
@@ -151,7 +152,7 @@ class Engine:
         return job.result
 
     def erase(self) -> None:
-        """Remove what is left of redacted texts next to the tables. Raises UnavailableError."""
+        """Remove copies of redacted texts outside of the tables. Raises UnavailableError."""
         with self._busy:
             self.store.erase()
 
@@ -163,43 +164,43 @@ class Engine:
             raise self._closed
 
     def seconds_until(self, wait: Wait, left: float) -> float:
-        """How long a blocking query may sleep."""
+        """How many of the `left` seconds a blocking query may sleep before it must read again."""
         return left if wait.until is None else min(left, max(0.0, (wait.until - self.store.now()) / 1_000_000))
 
     def explain(self, error: BaseException) -> BaseException:
         """Complete a refusal about a value with the event that explains it."""
         if isinstance(error, ValueRefusal) and error.position:
-            with suppress(HoldlogError):  # it stays a refusal, if the store cannot be read now
+            with suppress(HoldlogError):  # if the store cannot be read now, the refusal is raised without these fields
                 for at, meta, payload in self.store.read(EVENT, {"position": error.position}):
                     value = json.loads(payload).get("value") if payload is not None else None
                     error.explain(json.loads(meta).get("by"), utc(at), value)
         return error
 
     def close_unused(self) -> None:
-        """Close a store that nobody refers to. The garbage collector may run in any thread, within a call of any store,
-        which has locks: then a new thread closes it."""
+        """Close a store that nothing refers to any more. The garbage collector may run in any thread, also within a
+        call of a store that holds locks: then a new thread closes the store."""
         frame = sys._getframe().f_back
         while frame is not None and not frame.f_globals.get("__name__", "").startswith("holdlog."):
             frame = frame.f_back
         self.close() if frame is None else threading.Thread(target=self.close).start()
 
     def close(self) -> None:
-        """Finish what runs, refuse what waits, and close the store."""
+        """Finish the current transaction, refuse all waiting commands, and close the store."""
         if self._process != os.getpid():
             return
         with self._starting:
             if self._closed is not None:
                 return
-            calling = self.beats.list_calling()
+            calling = self.beats.list_in_calls()
             self._closed = StoreError("the store is closed")
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
-        is_free = self._busy.acquire(timeout=COMMIT_SECONDS)  # an interrupted thread may have it
+        is_free = self._busy.acquire(timeout=LOCK_SECONDS)  # an interrupted thread may have it
         self._fail(self._take_all(), self._closed)
         leaving = self.beats.stop(calling)
         try:
-            for command, caller in leaving if is_free else ():  # if one fails, they end as if the process was killed
+            for command, caller in leaving if is_free else ():  # if one fails, holders expire as after a kill
                 self._commit_or_fail([Job(command, caller)])
             self._record_refusals()
         finally:
@@ -209,7 +210,7 @@ class Engine:
                 self._busy.release()
 
     def _record_refusals(self) -> None:
-        """Record the last ones, as this process writes nothing more."""
+        """Record the remaining refusals: no later transaction of this process will."""
         if self._refusals:
             with suppress(HoldlogError):
                 batch = self.store.begin(())
@@ -227,28 +228,28 @@ class Engine:
         self._wake_writer()
 
     def _commit_own(self, job: Job) -> None:
-        """Commit what waits, with this command; the writer may be faster and commit it, too."""
-        self._is_led = True  # so that one caller at a time waits for `_busy`: others leave their commands
+        """Commit all waiting commands, and this one. The writer thread may be faster and commit it first."""
+        self._caller_commits = True  # one caller at a time waits for `_busy`: others queue their commands
         try:
             self._queue.append(job)
-            with self._busy:  # `with` alone releases a lock whatever comes between
+            with self._busy:  # only `with` releases the lock for sure if an interrupt comes between two lines
                 while not job.done:
                     self._commit_queued()
         except BaseException:
             self.withdraw(job)
             raise
         finally:
-            self._is_led = False
+            self._caller_commits = False
 
     def _wait(self, job: Job) -> None:
-        job.baton = threading.Lock()
-        job.baton.acquire()
+        job.wake_lock = threading.Lock()
+        job.wake_lock.acquire()
         try:
             self._enqueue(job)
-            if not job.baton.acquire(timeout=COMMIT_SECONDS):
+            if not job.wake_lock.acquire(timeout=LOCK_SECONDS):
                 if self.withdraw(job):
                     raise UnavailableError("this process is busy writing; try again")
-                job.baton.acquire()
+                job.wake_lock.acquire()
         except BaseException:
             self.withdraw(job)
             raise
@@ -264,13 +265,13 @@ class Engine:
             self._wake.set()
 
     def _write(self) -> None:
-        """The writer thread. It clears its flag before it looks at the queue, so that no wake-up is lost."""
+        """Run the writer thread. It clears its flag before it reads the queue, so that no wake-up is lost."""
         while self._closed is None:
             self._wake.wait()
             self._wake.clear()
             while self._queue and self._closed is None:
                 began = time.monotonic()
-                if not self._busy.acquire(timeout=COMMIT_SECONDS):  # `write_alone` has it
+                if not self._busy.acquire(timeout=LOCK_SECONDS):  # `write_alone` has it
                     self._fail(self._take_all(), UnavailableError("this process is busy writing; try again"))
                     continue
                 try:
@@ -278,15 +279,15 @@ class Engine:
                 finally:
                     self._busy.release()
                 if jobs > 1 and not self.store.is_local:
-                    time.sleep(min(0.002, _LINGER * (time.monotonic() - began)))
+                    time.sleep(min(0.002, _LINGER_PART * (time.monotonic() - began)))
 
     # --- transaction
 
     def _commit_queued(self) -> int:
-        """Commit what waits, in one transaction; the caller has `_busy`. Returns the number of commands."""
+        """Commit all waiting commands in one transaction; the caller holds `_busy`. Returns how many there were."""
         jobs: list[Job] = []
         try:
-            try:  # noqa: SIM105  # in one call, so that an interrupt loses none
+            try:  # noqa: SIM105  # in one call of C, so that an interrupt loses no command
                 jobs.extend(starmap(self._queue.popleft, repeat((), min(MAX_BATCH, len(self._queue)))))
             except IndexError:  # a caller withdrew one; `suppress` costs three calls
                 pass
@@ -309,7 +310,7 @@ class Engine:
             if isinstance(error, StoreError) and len(jobs) > 1:
                 return self._commit_each(jobs)
             is_stuck = isinstance(error, UnavailableError) and not error.in_doubt
-            self._fail([*jobs, *(self._take_all() if is_stuck else ())], error)  # others would wait as long, in vain
+            self._fail([*jobs, *(self._take_all() if is_stuck else ())], error)  # the others would fail, too
         except Exception:
             self.store.abort()
             self._commit_each(jobs)
@@ -319,7 +320,8 @@ class Engine:
             _resolve(jobs)
 
     def _commit_each(self, jobs: Sequence[Job]) -> None:
-        """After an error that one command may have caused, such as a text that the database does not accept."""
+        """Commit each command alone, after an error that one of them may have caused, such as a text that the database
+        does not accept."""
         for job in jobs:
             try:
                 batch = self._commit([job])
@@ -331,8 +333,8 @@ class Engine:
         _resolve(jobs)
 
     def _commit(self, jobs: list[Job], attempt: int = 1) -> Batch:
-        """One transaction. Runs again if its connection is lost before it has committed. Commands for which it has no
-        time go back to the queue, and from `jobs`."""
+        """Run one transaction; again, if its connection is lost before it has committed. Commands that do not fit into
+        BATCH_SECONDS are removed from `jobs` and go back to the queue."""
         holds = self.beats.holders
         reads: list[tuple[Reads, Caller]] = []
         for job in jobs:
@@ -350,7 +352,7 @@ class Engine:
                 self._settle(batch, reads)
             began = time.monotonic()
             for number, job in enumerate(jobs):
-                if number and time.monotonic() - began > LONGEST:
+                if number and time.monotonic() - began > BATCH_SECONDS:
                     self._queue.extendleft(reversed(jobs[number:]))
                     del jobs[number:]
                     break
@@ -369,7 +371,7 @@ class Engine:
                 raise
             time.sleep(0.02 * attempt)
             return self._commit(jobs, attempt + 1)
-        self._refusals = [] if writes else refusals[-MAX_REFUSALS:]
+        self._refusals = [] if writes else refusals[-MAX_UNRECORDED:]
         return batch
 
     def _decide(self, job: Job, batch: Batch, reports: bool = True) -> None:
@@ -377,7 +379,7 @@ class Engine:
         try:
             position = batch.head.position + len(batch.rows)
             moment = Moment(batch.at, position, caller, self._max_value_bytes, batch.steady)
-            key = key_of(caller) if caller.request_id is not None else None
+            key = find_key(caller) if caller.request_id is not None else None
             if key is not None and key in batch.requests:
                 job.result = self._recall(command, batch.requests[key], batch.state, moment)
                 return
@@ -393,7 +395,7 @@ class Engine:
         ):
             batch.refusals.append(encode_refusal(command, result, position, batch.at, caller))
         board = batch.state.board
-        if board is not None and events is board.events:  # the board has evolved with them
+        if board is not None and events is board.events:  # the board has already evolved with these events
             for event, version in zip(events, board.event_versions, strict=True):
                 self.append(event, version, caller, batch)
         else:
@@ -416,7 +418,7 @@ class Engine:
         job.result = result
 
     def _settle(self, batch: Batch, reads: Sequence[tuple[Reads, Caller]]) -> None:
-        """End what is due, and grant what is free, before any command."""
+        """Record what has expired, and grant what is free, before any command."""
         board, caller = batch.state.board, Caller()
         board.start(Moment(batch.at, batch.head.position, caller, 0, batch.steady))
         settle(board, tuple(resource for read, _ in reads for resource in read.resources))
@@ -424,7 +426,7 @@ class Engine:
             self.append(event, version, caller, batch)
 
     def append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
-        """Make the event a row of the log. A foreign one has its topic and payload already."""
+        """Append the event to the rows of the batch. A Foreign event already has its topic and payload."""
         head = batch.rows[-1] if batch.rows else None
         position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
         position += 1
@@ -433,7 +435,7 @@ class Engine:
         else:
             topic = type(event).__name__
             meta, payload = encode_event(event, caller)
-        self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits
+        self._salts = self._salts or os.urandom(_SALTS)  # one system call for many; only the committing thread is here
         salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
         hashed = hash_payload(payload, salt)
         digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
@@ -462,8 +464,8 @@ class Engine:
 
 
 def _keep_reported(earlier: Any, result: Any) -> Any:
-    """The result of a command that runs again because its commit, which may have happened, had no response: the first
-    run may have collected what the queue granted, and taken the losses that are reported once."""
+    """Choose the result of a command that runs twice, because it is not known whether its first commit happened. The
+    first run may have collected a grant of the queue, or the losses, which are reported only once."""
     statuses = getattr(earlier, "status", None), getattr(result, "status", None)
     if statuses == ("claimed", "already_claimed") and earlier.version == result.version:
         return earlier
@@ -473,7 +475,7 @@ def _keep_reported(earlier: Any, result: Any) -> Any:
 
 
 def fingerprint(command: Any) -> str:
-    """Identifies a command with its arguments, so that a request id names one request."""
+    """Identify a command and its arguments, so that a request id cannot name two different requests."""
     return sha256(repr(command).encode()).hexdigest()
 
 
@@ -484,12 +486,12 @@ def _resolve(jobs: Sequence[Job]) -> None:
         if job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
             continue
-        if job.baton is not None:
+        if job.wake_lock is not None:
             with suppress(RuntimeError):  # released already: an interrupt came between this call and the next
-                job.baton.release()
+                job.wake_lock.release()
         job.done = True
     for loop, finished in loops.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
+        with suppress(RuntimeError):  # the loop is closed: no coroutine waits for the result
             loop.call_soon_threadsafe(_set_futures, finished)
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from holdlog.domain.moment import Caller
 from holdlog.domain.state import Reads, State
 
-COMMIT_SECONDS: Final = 5.0
-"""How long a command waits for the write lock."""
-MARK_EVERY: Final = 5_000_000
-"""Microseconds after which a process records the time of its commit again, so that a silence of all is noticed."""
+LOCK_SECONDS: Final = 5.0
+"""How long a command waits for a write lock, of this process or of the store."""
+MARK_AFTER: Final = 5_000_000
+"""Microseconds. A process records the time of a commit at most this often. So a longer gap is a silence of all."""
 
 
 class Head(NamedTuple):
-    """The end of the log. `at`: the time of its last event."""
+    """The end of the log. `at`: the time of its last event, in microseconds since 1970."""
 
     position: int
     digest: bytes
@@ -22,8 +22,8 @@ class Head(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A remembered request: what it was, and its result as JSON; both are empty if the result was redacted. `position`:
-    the end of the log after it. Its key: see `key_of`."""
+    """A remembered request. `fingerprint` identifies its arguments, `result` is JSON; both are empty if the result was
+    redacted. `position`: the end of the log after it. `at`: microseconds since 1970. Key: `find_key`."""
 
     position: int
     at: int
@@ -31,20 +31,20 @@ class Request(NamedTuple):
     result: str
 
 
-def key_of(caller: Caller) -> tuple[str, str]:
+def find_key(caller: Caller) -> tuple[str, str]:
     """Principal and request id."""
     return caller.principal or "", caller.request_id or ""
 
 
 class Batch:
-    """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python. `steady`: the
-    clock of leases."""
+    """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python. `at`: its
+    time, in microseconds since 1970. `steady`: the clock of leases, in microseconds."""
 
     __slots__ = ("at", "head", "refusals", "remembered", "requests", "rows", "state", "steady")
 
     def __init__(self, head: Head, at: int, steady: int, state: State) -> None:
         self.head = head
-        self.at = max(at, head.at + 1)  # no two transactions have one time, even if the clock was set back
+        self.at = max(at, head.at + 1)  # no two transactions have the same time, even if the clock was set back
         self.steady = steady
         self.state = state
         self.requests: dict[tuple[str, str], Request] = {}
@@ -108,14 +108,14 @@ class Store(Reader, Protocol):
     """Whether a read of one row takes microseconds, so that an event loop may do it."""
 
     def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
-        """Take the write lock within COMMIT_SECONDS, begin a transaction and read what the commands need. The caller
+        """Take the write lock within LOCK_SECONDS, begin a transaction and read what the commands need. The caller
         must call `commit` or `abort`."""
 
     def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
         """Run a statement that both databases understand between `begin` and `commit`. Returns the rows of a query."""
 
     def append(self, batch: Batch) -> None:
-        """Write rows and records of the batch; the transaction goes on. Undoes it if that fails."""
+        """Write the rows of the batch without committing: more may follow. If that fails, undo the transaction."""
 
     def commit(self, batch: Batch) -> None:
         """Write the rows of the batch and what it changed in the views, durably; release the write lock and wake other
@@ -128,13 +128,14 @@ class Store(Reader, Protocol):
         """Write a whole copy of the store to an empty file, while others write. Returns the end of its log."""
 
     def erase(self) -> None:
-        """Remove what is left of redacted texts next to the tables. Raises UnavailableError if others prevent it."""
+        """Remove copies of redacted texts outside of the tables, such as in the write-ahead log. Raises
+        UnavailableError if other processes prevent it."""
 
     def list_damage(self) -> list[str]:
-        """What is wrong below the tables, in one line each. Reads everything."""
+        """What is wrong in the database below the tables, one line for each problem. Reads the whole database."""
 
     def listen(self, wake: Callable[[], None]) -> Listener:
         """Call `wake` after commits of other processes, and if notifications may have been lost."""
 
     def close(self) -> None:
-        """Release everything. Waits for the transaction that runs."""
+        """Release everything, after the current transaction has ended."""

@@ -1,5 +1,5 @@
-"""Waiting for changes. A notification only wakes: it may be lost, doubled or late, so a caller that waits subscribes,
-reads, sleeps and reads again."""
+"""Waiting for changes. A notification only wakes: it may be lost, duplicated or late. So a caller that waits
+subscribes, reads, sleeps and reads again."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,26 +11,26 @@ from holdlog.adapters.stores.sql import HEAD, STREAMS_SINCE
 from holdlog.domain.refusals import HoldlogError
 
 ALL: Final = ""
-"""The topic of those who wait for any event."""
+"""The topic for waiting for any event."""
 
 
 class Wait(NamedTuple):
-    """What a blocking query returns while it has no result. `until`: when it will have one without an event, in
-    microseconds since 1970 (a value expires)."""
+    """What a blocking query returns while it has no result. `until`: when it must read again even if no event came, in
+    microseconds since 1970 (a value expires then)."""
 
     until: int | None = None
 
 
 class Waiters:
-    """Who waits in this process, by topic: a stream, a kind of streams such as `claim:`, or ALL. One thread follows
-    the commits of other processes as long as somebody waits."""
+    """The waiting calls of this process, by topic: a stream, a kind of streams such as `claim:`, or ALL. While there
+    are any, one thread follows the commits of other processes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self.by_topic: dict[str, list[Callable[[], None]]] = {}
         self._position: int | None = None
-        """Up to where all have been woken; None: nobody waited meanwhile."""
+        """Waiters have been woken for all events up to this position; None if there were no waiters since."""
         self._listener: Listener | None = None
         self._closed = False
 
@@ -52,7 +52,7 @@ class Waiters:
                         del self.by_topic[topic]
 
     def close(self) -> None:
-        """Wake everybody, and stop the thread."""
+        """Wake all waiters, and stop the thread."""
         with self._lock:
             self._closed = True
             listener, self._listener = self._listener, None
@@ -61,7 +61,7 @@ class Waiters:
             listener.close()
 
     def _follow(self) -> None:
-        """Another process may have committed."""
+        """Wake waiters after a possible commit of another process."""
         if not self.by_topic:
             self._position = None
             return
@@ -72,7 +72,7 @@ class Waiters:
                 self.wake_all()
                 return
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
-        except HoldlogError:  # those who wait read again and get the error
+        except HoldlogError:  # the waiters read again, and get the error themselves
             self.wake_all()
             return
         if rows:
@@ -80,7 +80,7 @@ class Waiters:
             self.wake({stream for _, stream in rows})
 
     def wake(self, streams: Iterable[str]) -> None:
-        """Wake those who wait for one of the streams."""
+        """Wake the waiters for one of the streams, and those for any event."""
         topics = {ALL}
         for stream in streams:
             topics |= {stream, stream[: stream.index(":") + 1]}
@@ -89,7 +89,7 @@ class Waiters:
         _call(wakes)
 
     def wake_all(self) -> None:
-        """Wake everybody."""
+        """Wake all waiters."""
         with self._lock:
             wakes = [wake for topic in self.by_topic.values() for wake in topic]
         _call(wakes)

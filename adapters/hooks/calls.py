@@ -47,7 +47,7 @@ _OWN_QUERIES: Final = ("status", "events", "wait", "at", "blame")
 class HookCall(NamedTuple):
     """One call of a hook. `name`: the host's name of the event. `session`: the conversation; `agent`: the id of its
     sub-agent, empty for the main one. `folder`: where the agent works. `id`: of the tool call. `resumes`: the
-    conversation that ends goes on under another id, or the one that starts goes on from another one. `called_name`:
+    conversation that ends will continue under another id, or the one that starts continues another one. `called_name`:
     the name that the agent passes to our own tool. `targets`: what the call changes; a folder ends with a slash.
     `command`: of a shell. `failed`: the tool did not run."""
 

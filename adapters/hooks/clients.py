@@ -1,4 +1,4 @@
-"""What each host needs to start holdlog and to run its hooks: its files, and what init adds to them."""
+"""How each host is set up to start holdlog and to run its hooks: the files, and what init adds to them."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from holdlog.adapters.hooks.edits import SLASHES, Entry, Target
 from holdlog.adapters.hooks.places import TOKEN, Server
 
 HOOK_SECONDS: Final = 5
-"""Hosts end a hook after this time; it ends by itself before."""
+"""Hosts end a hook after this time; the hook itself ends earlier (entry.py)."""
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 _MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
-_SERVER: Final = "names the server"
-_HOOKS: Final = "runs hooks"
+_NAMES_SERVER: Final = "names the server"
+_RUNS_HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
     *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt", "stop", "subagentStop"),
     *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "afterMCPExecution", "sessionEnd"),
@@ -25,8 +25,8 @@ _CURSOR_EVENTS: Final = (
 
 
 class Project(NamedTuple):
-    """Where init runs. `root`: of the worktree; `home`: of the user; `command`: starts holdlog; `server`: used in place
-    of a process for each agent."""
+    """Where init runs. `root`: folder of the worktree; `home`: folder of the user; `command`: starts holdlog; `server`:
+    replaces the process that each agent would start."""
 
     root: str
     home: str
@@ -34,14 +34,14 @@ class Project(NamedTuple):
     server: Server | None = None
 
     def has(self, *names: str) -> bool:
-        """Whether one of these is a program, or a file or folder in the project or at home (`~/…`)."""
+        """Whether one of these names is a program on PATH, or exists in the project or in the home folder (`~/…`)."""
         paths = (f"{self.home}{name[1:]}" if name[0] == "~" else f"{self.root}/{name}" for name in names)
         return any(os.path.exists(path) for path in paths) or any(map(shutil.which, names))
 
 
 class Client(NamedTuple):
-    """A host. `used`: what shows that it is used here, as of Project.has. `targets`: the first one starts the server.
-    `next_step`: what a person does after init."""
+    """A host. `used`: programs and files that show that it is used here (see Project.has). `targets`: files to change;
+    the first one names the server. `next_step`: what a person must do after init."""
 
     title: str
     used: tuple[str, ...]
@@ -50,8 +50,9 @@ class Client(NamedTuple):
 
 
 def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry, ...]:
-    """Those of Claude Code and Codex. `tools`: whose calls may change files; `readers`: which read them, with `|`."""
-    command = shlex.join([project.command, "hook"])  # Codex asks for trust again whenever it changes
+    """The hooks of Claude Code and Codex. `tools`, `readers`: names of tools that change files or read them, with `|`
+    between them."""
+    command = shlex.join([project.command, "hook"])  # keep it stable: Codex asks for trust again if it changes
     handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
     matchers = {"PreToolUse": f"{tools}|mcp__holdlog__.*", "PostToolUse": f"{readers}{tools}|mcp__holdlog__.*"}
     events = ("SessionStart", "UserPromptSubmit", *matchers, "Stop", "SubagentStop", "SessionEnd")
@@ -59,14 +60,17 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))
 
 
-def _connect(project: Project, path: str, remote: Any, token: str, key: str = "mcpServers", own: Any = None) -> Target:
-    """The file that says how a host starts its `own` server, or reaches the `remote` one. `token`: how it reads it."""
+def _make_server_target(
+    project: Project, path: str, remote: Any, token: str, key: str = "mcpServers", own: Any = None
+) -> Target:
+    """The file that says how a host starts its `own` server, or how it connects to the `remote` one. `token`: how the
+    host's configuration refers to the variable with the token."""
     server, own = project.server, own or {"command": project.command, "args": []}
     if server is None:
-        return Target(path, _SERVER, (Entry((key, "holdlog"), own),))
+        return Target(path, _NAMES_SERVER, (Entry((key, "holdlog"), own),))
     headers = {"headers": {"Authorization": f"Bearer {token}"}} if server.token else {}
     value = {**remote, "url": f"{server.url}/mcp", **headers}
-    return Target(path, _SERVER, (Entry((key, "holdlog"), value, former=own),))
+    return Target(path, _NAMES_SERVER, (Entry((key, "holdlog"), value, former=own),))
 
 
 def _claude_code(project: Project) -> list[Target]:
@@ -74,8 +78,8 @@ def _claude_code(project: Project) -> list[Target]:
     hooks = _make_hooks(project, f"{_EDITS}|Bash|{_MCP_EDITS}", "Read|")
     settings = f"{project.root}/.claude/settings.local.json"
     return [
-        _connect(project, f"{project.root}/.mcp.json", {"type": "http"}, f"${{{TOKEN}}}"),
-        Target(settings, f"allows its tools, {_HOOKS}", (allowed, *hooks)),
+        _make_server_target(project, f"{project.root}/.mcp.json", {"type": "http"}, f"${{{TOKEN}}}"),
+        Target(settings, f"allows its tools, {_RUNS_HOOKS}", (allowed, *hooks)),
     ]
 
 
@@ -88,10 +92,10 @@ def _codex(project: Project) -> list[Target]:
     return [
         Target(
             f"{project.home}/.codex/config.toml",
-            f"{_SERVER}; user-wide: it applies to all your repositories",
+            f"{_NAMES_SERVER}; user-wide: it applies to all your repositories",
             block=block,
         ),
-        Target(f"{project.root}/.codex/hooks.json", _HOOKS, hooks),
+        Target(f"{project.root}/.codex/hooks.json", _RUNS_HOOKS, hooks),
     ]
 
 
@@ -99,8 +103,8 @@ def _cursor(project: Project) -> list[Target]:
     handler = {"command": shlex.join([project.command, "hook"]), "timeout": HOOK_SECONDS}
     hooks = (Entry(("hooks", event), handler, True) for event in _CURSOR_EVENTS)
     return [
-        _connect(project, f"{project.root}/.cursor/mcp.json", {}, f"${{env:{TOKEN}}}"),
-        Target(f"{project.root}/.cursor/hooks.json", _HOOKS, (Entry(("version",), 1), *hooks)),
+        _make_server_target(project, f"{project.root}/.cursor/mcp.json", {}, f"${{env:{TOKEN}}}"),
+        Target(f"{project.root}/.cursor/hooks.json", _RUNS_HOOKS, (Entry(("version",), 1), *hooks)),
     ]
 
 
@@ -112,8 +116,8 @@ def _opencode(project: Project) -> list[Target]:
     path = f"{project.root}/opencode.json"
     path += "c" * (os.path.exists(f"{path}c") and not os.path.exists(path))  # it reads both names
     return [
-        _connect(project, path, remote, f"{{env:{TOKEN}}}", "mcp", value),
-        Target(f"{project.root}/.opencode/plugins/holdlog.js", _HOOKS, block=block, comment=SLASHES),
+        _make_server_target(project, path, remote, f"{{env:{TOKEN}}}", "mcp", value),
+        Target(f"{project.root}/.opencode/plugins/holdlog.js", _RUNS_HOOKS, block=block, comment=SLASHES),
     ]
 
 

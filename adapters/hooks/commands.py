@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names, shorten
-from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, locate, read_head, read_stash
-from holdlog.adapters.hooks.files import MISSING, digest_of
+from holdlog.adapters.hooks.dirty import GitFailedError, locate, read_head, read_stash, run_git
+from holdlog.adapters.hooks.files import MISSING, hash_content
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.hooks.words import read_options
-from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import STORE_FILE, Repository, find_top
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import is_of_agent
 
@@ -44,7 +44,7 @@ _VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete",
 class ShellCall:
     """A call of a shell in `folder`, with an id. `store`: the place of the store."""
 
-    def __init__(self, engine: Engine, who: Who, caller: Caller, workspaces: Workspaces, store: str) -> None:
+    def __init__(self, engine: Engine, who: HolderId, caller: Caller, workspaces: Workspaces, store: str) -> None:
         self._engine = engine
         self._who = who
         self._caller = caller
@@ -55,7 +55,7 @@ class ShellCall:
         """Judge the git commands that run in the repositories of this store."""
         if not (reading.actions or reading.problem):
             return Verdict()
-        source = Source(self._look(), self._workspaces, read_stashed(self._engine.store))
+        source = Source(self._read_ownership(), self._workspaces, read_stashed(self._engine.store))
 
         def find_source(repository: Repository) -> Source | None:
             own = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
@@ -64,7 +64,7 @@ class ShellCall:
         return guard_command(reading, folder, find_source)
 
     def judge_own(self, commands: Sequence[tuple[str | None, ...]]) -> str | None:
-        """Why commands of holdlog, as of Targets, are denied: they do what only a person may do, or act under the name
+        """Why commands of holdlog, in Targets, are denied: they do what only a person may do, or act under the name
         of another agent. As far as words show it: scripts and variables of the agent's environment are not read, so a
         host's permissions must do the rest."""
         name = self._who.agent
@@ -86,7 +86,7 @@ class ShellCall:
         """Note what a command finds that may do something to files of others, or make an entry of a stash."""
         stashes = any(action.name.startswith("git stash") for action in reading.actions)
         if reading.targets.reports or stashes:
-            marks = list_marks(reading, self._look(), self._workspaces, folder)
+            marks = list_marks(reading, self._read_ownership(), self._workspaces, folder)
             if marks:
                 self._put(self._who.session, f"before {call}", marks)
 
@@ -97,7 +97,7 @@ class ShellCall:
         if not rows:
             return ""
         marks, since = {name: mark for name, mark, _ in rows}, min(at for _, _, at in rows) / SECOND
-        after = compare(marks, since, self._look(), self._workspaces)
+        after = compare(marks, since, self._read_ownership(), self._workspaces)
         for resource, _, verb, sha256 in after.differences:
             if verb == "changed":
                 self._engine.run(Call(self._who.agent, changes=((resource, sha256),)), self._caller)
@@ -105,8 +105,8 @@ class ShellCall:
             self._put(self._who.session, self._who.agent, {f"{STASH}{commit}": "" for commit in after.stashed})
         return describe(after.differences, self._workspaces)
 
-    def _look(self) -> Works:
-        return Works(self._engine.store, self._who, self._caller.host)
+    def _read_ownership(self) -> Ownership:
+        return Ownership(self._engine.store, self._who, self._caller.host)
 
     def _put(self, session: str, agent: str, marks: dict[str, str]) -> None:
         now = self._engine.store.now()
@@ -130,7 +130,7 @@ class Difference(NamedTuple):
     None if it is missing."""
 
     resource: str
-    who: Who
+    who: HolderId
     verb: str
     sha256: str | None
 
@@ -142,13 +142,13 @@ class After(NamedTuple):
     stashed: tuple[str, ...] = ()
 
 
-def list_marks(reading: Reading, works: Works, workspaces: Workspaces, folder: str) -> dict[str, str]:
+def list_marks(reading: Reading, ownership: Ownership, workspaces: Workspaces, folder: str) -> dict[str, str]:
     """What a command finds that may change files of others or make an entry of a stash; empty: nothing is to be
     compared. `folder`: where the agent works."""
     marks = {}
     if reading.targets.reports:
-        paths = islice(_list_watched(works, workspaces), MAX_FILES)
-        marks = {resource: digest_of(path) for resource, path, _ in paths}
+        paths = islice(_list_watched(ownership, workspaces), MAX_FILES)
+        marks = {resource: hash_content(path) for resource, path, _ in paths}
         root = find_top(folder)
         if marks and root is not None:
             with suppress(GitFailedError):
@@ -162,12 +162,12 @@ def list_marks(reading: Reading, works: Works, workspaces: Workspaces, folder: s
     return marks
 
 
-def compare(marks: Mapping[str, str], since: float, works: Works, workspaces: Workspaces) -> After:
+def compare(marks: Mapping[str, str], since: float, ownership: Ownership, workspaces: Workspaces) -> After:
     """What is different after a command. `since`: when the marks were made, in seconds since 1970. What its holder's
     hooks have recorded since does not count."""
     differences, stashed, heads = list[Difference](), list[str](), dict[str, str]()
-    changes = works.read_changes([name for name in marks if not name.startswith((STASH, _HEAD))])
-    watched = {resource: (path, work) for resource, path, work in _list_watched(works, workspaces)}
+    changes = ownership.read_changes([name for name in marks if not name.startswith((STASH, _HEAD))])
+    watched = {resource: (path, work) for resource, path, work in _list_watched(ownership, workspaces)}
     for name, mark in marks.items():
         if name.startswith(STASH):
             entries = [commit for commit, _ in read_stash(name.removeprefix(STASH))]
@@ -176,7 +176,7 @@ def compare(marks: Mapping[str, str], since: float, works: Works, workspaces: Wo
             heads[name.removeprefix(_HEAD)] = mark
         elif name in watched:
             path, work = watched[name]
-            digest, change = digest_of(path), changes.get(name)
+            digest, change = hash_content(path), changes.get(name)
             is_known = change is not None and change.at >= since and (change.sha256 or MISSING) == digest
             if digest != mark and not is_known:
                 differences.append(Difference(name, work.who, "changed", digest if len(digest) == 64 else None))
@@ -193,23 +193,23 @@ def describe(differences: Sequence[Difference], workspaces: Workspaces) -> str:
     texts = []
     for verb, (change, remedy) in _TEXTS.items():
         names = [
-            f"{shorten(workspaces.spell(it.resource))} (held by {shorten(it.who.agent)})"
+            f"{shorten(workspaces.format_name(it.resource))} (held by {shorten(it.who.agent)})"
             for it in differences
             if it.verb == verb
         ]
         texts += [f"{list_names(names)} {change} while your command ran{remedy}"] if names else []
-    advice = "Do not change held files again: their holders go on with them."
+    advice = "Do not change held files again: their holders are working on them."
     return f"holdlog: {'; '.join(texts)}. {advice}" if texts else ""
 
 
-def read_stashed(reader: Reader) -> dict[str, Who]:
+def read_stashed(reader: Reader) -> dict[str, HolderId]:
     """Who made entries of stashes, by their commits."""
-    return {name.removeprefix(STASH): Who(agent, session) for name, agent, session in reader.read(STASHED, {})}
+    return {name.removeprefix(STASH): HolderId(agent, session) for name, agent, session in reader.read(STASHED, {})}
 
 
-def _list_watched(works: Works, workspaces: Workspaces) -> Iterator[tuple[str, str, Work]]:
+def _list_watched(ownership: Ownership, workspaces: Workspaces) -> Iterator[tuple[str, str, FileWork]]:
     """The files that live sessions of others hold: resource, path and holder."""
-    for work in works.list_held():
+    for work in ownership.list_held():
         path = workspaces.find_file(work.resource) if work.is_live else None
         if path is None:
             continue
@@ -235,6 +235,6 @@ def _list_committed_since(root: str, commit: str) -> set[str]:
     """The files that differ between a commit and HEAD."""
     with suppress(GitFailedError):
         if commit and read_head(root) != commit:
-            listed = ask_git(root, (), "diff", "--name-only", "-z", "--no-renames", commit, "HEAD") or b""
+            listed = run_git(root, (), "diff", "--name-only", "-z", "--no-renames", commit, "HEAD") or b""
             return {os.path.join(root, os.fsdecode(name)) for name in listed.split(b"\0") if name}
     return set()

@@ -1,5 +1,5 @@
-"""How `holdlog init` changes files of others, and removes again what it added: entries of JSON, and blocks of lines
-between two marks."""
+"""How `holdlog init` changes files of other programs, and undoes that: entries in JSON, blocks of lines between two
+marks, and single lines with a mark."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.domain.refusals import StoreError
 
-LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a file that is edited."""
-_FOLDER: Final = r"/(?:\.[a-z]+|plugins)$"
-"""Folders of hosts."""
+MAX_BYTES: Final = 4 * 1024 * 1024
+"""Larger files are not edited."""
+_HOST_FOLDER: Final = r"/(?:\.[a-z]+|plugins)$"
+"""Folders of hosts, which are removed once they are empty."""
 HASH: Final = "# "
 """Comments of TOML, shell scripts and git's exclude file."""
 SLASHES: Final = "// "
@@ -22,8 +22,8 @@ _OWN_HOOK: Final = r"(?:^|[\s/'\"\\])holdlog\\?['\"]?,? \\?\"?hook\b"
 
 
 class Entry(NamedTuple):
-    """A value at a path of keys; `is_item`: one of a list, which replaces other hooks of holdlog there; `former`: what
-    init may have written there before."""
+    """A value at a path of keys in a JSON file. `is_item`: it is an item of the list at that path, and replaces other
+    hooks of holdlog there. `former`: a value that an earlier init may have written instead."""
 
     path: tuple[str, ...]
     value: Any
@@ -32,8 +32,8 @@ class Entry(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A file, and what init adds to it: entries, or a block. `line`: the block is one line behind the first, of a
-    script."""
+    """A file, and what init adds to it: `entries`, a `block` of lines, or a `line` after the first one of a script.
+    `what`: the purpose, for people."""
 
     path: str
     what: str
@@ -52,8 +52,8 @@ class Target(NamedTuple):
         return _add_block(text, self)
 
     def remove(self, text: str, before: str | None = None) -> str | None:
-        """The text without what init adds; None if nothing is left. `before`: as it was, if that is known. Raises
-        ValueError."""
+        """The text without what init adds; None if nothing is left. `before`: the text before init, None if there was
+        no file or if that is unknown. Raises ValueError."""
         if self.entries:
             return _remove_entries(text, self.entries, before)
         if self.line:
@@ -63,7 +63,8 @@ class Target(NamedTuple):
         return None if text in ("", "#!/bin/sh\n") else text
 
     def has_all(self, text: str) -> bool:
-        """Whether a file has what init adds, perhaps with another path of holdlog, or a configuration of a person."""
+        """Whether a file contains what init adds (perhaps with another path of holdlog), or what a person configured
+        instead."""
         if not self.entries:
             return "holdlog" in text
         tree = parse_json(text)
@@ -81,11 +82,12 @@ class Edit(NamedTuple):
 
 
 class CommentedError(ValueError):
-    """A file of JSON has comments, which an edit would lose. The message is what to add by hand."""
+    """A JSON file has comments, which an edit would remove. The message is the JSON to add by hand."""
 
 
-def plan(target: Target, undo: bool, before: str | None = None) -> Edit | None:
-    """The change of a file; None if there is none. `before`: its text before init. Raises ValueError, OSError."""
+def plan_edit(target: Target, undo: bool, before: str | None = None) -> Edit | None:
+    """The change that a file needs; None if it needs none. `before`: its text before init. Raises ValueError,
+    OSError."""
     text = read_text(target.path)
     after = target.add(text or "") if not undo else None if text is None else target.remove(text, before)
     return None if after == text else Edit(target.path, target.what, text, after, bool(target.line))
@@ -95,23 +97,24 @@ def read_text(path: str) -> str | None:
     """The text of a file; None if it does not exist. Raises OSError and ValueError."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            text = file.read(LARGEST + 1)
+            text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
-    if len(text) > LARGEST:
-        raise ValueError(f"it is larger than {LARGEST // 1024 // 1024} MB")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES // 1024 // 1024} MB")
     return text
 
 
 def write(edit: Edit) -> None:
-    """Write a file at once, or remove it. Links are followed; the mode stays. Raises OSError, StoreError."""
+    """Write a file atomically, or remove it. Follows links and keeps the file mode. Raises OSError, and StoreError if
+    the file has changed since it was planned."""
     path = os.path.realpath(edit.path)
     if read_text(path) != edit.before:
         raise StoreError("it changed meanwhile; run the command again")
     if edit.after is None:
         os.unlink(path)
-        with suppress(OSError):  # something else is in it
-            while re.search(_FOLDER, path := os.path.dirname(path)):
+        with suppress(OSError):  # the folder is not empty
+            while re.search(_HOST_FOLDER, path := os.path.dirname(path)):
                 os.rmdir(path)
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -127,7 +130,7 @@ def write(edit: Edit) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """The tree of a file, empty for a blank one. Raises ValueError, which says whether it has comments."""
+    """The JSON object of a file, empty for a blank text. Raises ValueError, CommentedError if it has comments."""
     text = text.removeprefix("\ufeff")
     try:
         tree = json.loads(text, object_pairs_hook=_require_unique) if text.strip() else {}
@@ -183,18 +186,18 @@ def _remove_entries(text: str, entries: Sequence[Entry], before: str | None) -> 
 def _remove(tree: Any, entry: Entry, original: Any) -> bool:
     """Remove an entry, and the containers that init made for it. Returns whether it was there."""
     parent, last = _find(tree, entry.path[:-1]), entry.path[-1]
-    there = _find(parent, [last])
-    if there is None or there == _find(original, entry.path):
+    current = _find(parent, [last])
+    if current is None or current == _find(original, entry.path):
         return False
-    if entry.is_item and isinstance(there, list):
-        parent[last] = [item for item in there if not _is_own(item, entry)]
-    elif not entry.is_item and _is_own(there, entry):
+    if entry.is_item and isinstance(current, list):
+        parent[last] = [item for item in current if not _is_own(item, entry)]
+    elif not entry.is_item and _is_own(current, entry):
         del parent[last]
-    is_removed = parent.get(last) != there
+    is_removed = parent.get(last) != current
     for end in range(len(entry.path), 0, -1):
-        path, holder = entry.path[:end], _find(tree, entry.path[: end - 1])
-        if holder and holder.get(path[-1]) in ({}, []) and _find(original, path) is None:
-            del holder[path[-1]]
+        path, container = entry.path[:end], _find(tree, entry.path[: end - 1])
+        if container and container.get(path[-1]) in ({}, []) and _find(original, path) is None:
+            del container[path[-1]]
     return bool(is_removed)
 
 
@@ -205,15 +208,15 @@ def _find(tree: Any, path: Sequence[str]) -> Any:
 
 
 def _has(tree: Any, entry: Entry) -> bool:
-    """Whether the entry is there, or in its place something that is not of init."""
-    there = _find(tree, entry.path)
+    """Whether the file has the entry, or in its place a value that a person wrote."""
+    current = _find(tree, entry.path)
     if entry.is_item:
-        return isinstance(there, list) and entry.value in there
-    return there is not None and (there == entry.value or not _is_own(there, entry))
+        return isinstance(current, list) and entry.value in current
+    return current is not None and (current == entry.value or not _is_own(current, entry))
 
 
 def _is_own(value: Any, entry: Entry) -> bool:
-    """Whether a value is that of init, perhaps with another path of holdlog, or another server."""
+    """Whether init wrote a value, perhaps with another path of holdlog, or for another server."""
     if is_own_hook(entry.value):
         return is_own_hook(value)
     return _shorten(value) in (_shorten(entry.value), _shorten(entry.former))
@@ -241,7 +244,7 @@ def _put(tree: dict[str, Any], entry: Entry) -> None:
 
 
 def _dump(tree: Any, text: str) -> str:
-    """With the indentation, line breaks and end of the text before."""
+    """The JSON text, with the indentation, line breaks and last line of the old text."""
     indent = re.search(r"\n([ \t]+)\S", text)
     body = json.dumps(tree, ensure_ascii=False, indent=indent[1] if indent else 2)
     start = "\ufeff" if text.startswith("\ufeff") else ""
@@ -291,11 +294,11 @@ def _mark(target: Target) -> str:
     return f"# holdlog: {target.what}"
 
 
-# --- what was there before
+# --- the files before init
 
 
 class Originals:
-    """The texts of files before init changed them, in a private file in the folder of the store."""
+    """The texts of files before init changed them. Kept in a file next to the store that only its owner can read."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self._path = folder, os.path.join(folder, "init.json")
@@ -304,7 +307,7 @@ class Originals:
             self.texts = dict(json.load(file))
 
     def note(self, edit: Edit) -> None:
-        """Note a change that is about to be written. Raises OSError."""
+        """Record the text before a change, before the change is written. Raises OSError."""
         self.texts.setdefault(edit.path, edit.before)
         part = f"{self._path}.part"
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:

@@ -1,5 +1,5 @@
-"""Runs a hook: reads the host's JSON, and writes the host's JSON. It fails open: whatever goes wrong, the edit is
-allowed, one line says so, and the exit code is 0. Loads the standard library alone."""
+"""Runs a hook: reads the host's JSON, and writes the host's JSON. It fails open: after any error the edit is allowed,
+one line reports the error, and the exit code is 0. Imports the standard library alone."""
 
 import gc
 import json
@@ -35,7 +35,7 @@ SECONDS: Final = 4.0
 MAX_INPUT: Final = 32 * 1024 * 1024
 """Bytes of the host's JSON, which contains the whole new file."""
 MAX_REPORT: Final = 300
-"""Characters."""
+"""Characters of an error."""
 MAX_SHOWN: Final = 80
 _FOLLOWED: Final = ("start", "prompt", "turn-end", "subagent-end", "session-end")
 """Events that concern what the conversation holds in any store."""
@@ -47,8 +47,8 @@ _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :ses
     AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
     AND EXISTS (SELECT 1 FROM conversations
     WHERE session = :session AND agent = :agent AND seen_at > :now - 225000000)"""
-"""No holder of the conversation has lost something or was last heard an eighth of its life ago, nobody waits, and
-the agent is known."""
+"""Whether no holder of the conversation has lost a claim or was silent for an eighth of its life, no agent waits, and
+the conversation's row is fresh: then the call changes nothing."""
 
 
 def needs_nothing(call: HookCall, store: str) -> bool:
@@ -67,12 +67,12 @@ def needs_nothing(call: HookCall, store: str) -> bool:
             return bool(connection.execute(_QUIET, facts).fetchone()[0])
         finally:
             connection.close()
-    except sqlite3.Error:  # the whole way says what is wrong
+    except sqlite3.Error:  # opening the store properly reports what is wrong
         return False
 
 
 class OutOfTimeError(BaseException):
-    """The hook took too long. No Exception: only the outermost handler catches it."""
+    """The hook took too long. Not an Exception, so that only the outermost handler catches it."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -83,7 +83,7 @@ def run(words: Sequence[str]) -> int:
         if output:
             _write(output)
     finally:
-        gc.freeze()  # at its end, Python would collect what the imports have made
+        gc.freeze()  # else Python would collect all imported modules at its end, which takes time
     return 0
 
 
@@ -99,16 +99,16 @@ class Hook:
         """The output for the host."""
         try:
             with _limit():
-                self._answer(read_json(_read()), event)
+                self._handle(read_json(_read()), event)
         except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
             problem = self._report(error)
-            if self._call is None:  # the form that most hosts read, whichever this one is
+            if self._call is None:  # the host is unknown: use the form that most hosts read
                 return {"systemMessage": f"holdlog: {problem}; this call is not guarded."}
             if self._output.decision != "deny":
                 self._output = self._warn(problem)
         return render(self._call, self._output) if self._call is not None else {}
 
-    def _answer(self, fields: Any, event: str | None) -> None:
+    def _handle(self, fields: Any, event: str | None) -> None:
         _enter(fields)
         places = Places(os.environ, os.getcwd())
         self._own = places.own
@@ -119,22 +119,22 @@ class Hook:
             call = self._call = call._replace(targets=find_call_targets(call, fields))
         except InputError:
             if self._own is None and isinstance(fields, dict):
-                return  # what is passed where holdlog is not used concerns nobody
+                return  # holdlog is not used in this folder, so the input does not concern it
             raise
         if call.event == "pre-edit" and (call.targets.git or call.targets.reports):
-            from holdlog.adapters.hooks.guard import read_call  # which only commands need
+            from holdlog.adapters.hooks.guard import read_call  # only shell commands need it
 
             reading = read_call(call.targets)
             call = self._call = call._replace(targets=reading.targets, reading=reading)
         with ExitStack() as stack:
-            self._work(call, places.split(call), stack)
+            self._handle_in_places(call, places.split(call), stack)
 
-    def _work(self, call: HookCall, parts: dict[Place, list[str]], stack: ExitStack) -> None:
-        """Answer in each of the stores, and in those where the conversation may hold something, too."""
+    def _handle_in_places(self, call: HookCall, parts: dict[Place, list[str]], stack: ExitStack) -> None:
+        """Handle the call in each of its stores, and in those where the conversation may hold something."""
         others = [place for place in parts if place != self._own] if call.event == "pre-edit" else []
         queue, works = list(parts.items()), list["Work"]()
         for place, paths in queue:
-            output = self._work_in(place, paths, others, works, stack)
+            output = self._handle_in_place(place, paths, others, works, stack)
             if output.decision == "deny":
                 self._output = output
                 for work in works[:-1]:
@@ -144,10 +144,10 @@ class Hook:
             if call.event in _FOLLOWED and place == self._own and works:
                 queue += [(it, []) for it in works[0].list_places() if it not in parts and os.path.lexists(it.store)]
 
-    def _work_in(
+    def _handle_in_place(
         self, place: Place, paths: Sequence[str], others: Sequence[Place], works: "list[Work]", stack: ExitStack
     ) -> Output:
-        """Answer in one store. What fails there leaves no file of another store unguarded."""
+        """Handle the call in one store. If that fails, the files of other stores are still guarded."""
         from holdlog.adapters.hooks.work import open_work  # slow to import, and many calls need nothing
 
         assert self._call is not None
@@ -157,9 +157,9 @@ class Hook:
             works.append(work)
             for other in others if is_own else ():
                 work.note_place(other)
-            output = work.answer()
+            output = work.handle()
             if output.decision != "deny" and (server := read_server(place.store)) is not None:
-                output = self._ask(server, work, output)
+                output = self._forward(server, work, output)
         except Exception as error:
             if is_own and not others:
                 raise
@@ -171,12 +171,12 @@ class Hook:
         folder = show(os.path.relpath(place.root, self._call.folder)[:MAX_SHOWN])  # the agent works elsewhere
         return merge(output, Output(f"The repository in {folder} has its own store: run holdlog there."))
 
-    def _ask(self, server: Server, work: "Work", output: Output) -> Output:
-        """Ask the server of a repository about a call that the store of this host allows."""
-        from holdlog.adapters.hooks.remote import ask  # slow to import, and most repositories name no server
+    def _forward(self, server: Server, work: "Work", output: Output) -> Output:
+        """Forward a call that the local store allows to the server of the repository."""
+        from holdlog.adapters.hooks.remote import forward  # slow to import, and most repositories name no server
 
         try:
-            remote = ask(server, work)
+            remote = forward(server, work)
         except Exception as error:
             return merge(output, self._warn(self._report(error), " against agents on other hosts"))
         if remote.decision == "deny":
@@ -199,7 +199,7 @@ class Hook:
         return text
 
     def _warn(self, problem: str, against: str = "") -> Output:
-        """Warn the agent that hooks do not guard it: few hosts show standard error."""
+        """Warn the agent that hooks do not guard its edits: few hosts show standard error."""
         if self._call is not None and self._call.event == "start":
             return Output(f"holdlog: your edits are not guarded{against}, and you do not see what they hold: {problem}")
         if self._call is not None and self._call.event == "pre-edit":

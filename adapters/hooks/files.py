@@ -1,5 +1,5 @@
-"""What hooks know of files: what a call names, what an agent has seen, what git has, and which files guard the agents
-of a worktree. Quick to import."""
+"""Files as hooks see them: those that a call names, what an agent last read or wrote, what git has committed, and which
+files guard the agents of a worktree. Quick to import."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.describe import shorten
 
-LARGEST: Final = 64 * 1024 * 1024
-"""Bytes; of a larger file, size and time stand for its content."""
+MAX_HASHED_BYTES: Final = 64 * 1024 * 1024
+"""A larger file is compared by its size and time instead of its content."""
 MISSING: Final = "missing"
 _HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
 """Variables that name folders of settings."""
@@ -29,8 +29,8 @@ _ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HE
 
 
 class File(NamedTuple):
-    """A file that the call names. `mode`: as of a rule of the policy; `below`: the path below a folder that has this
-    rule."""
+    """A file that the call names. `mode`: from the rule of the policy for it; `below`: for a folder, the path below it
+    to which this rule applies."""
 
     path: str
     resource: str
@@ -39,23 +39,24 @@ class File(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row of the table `files`."""
+    """A row of the table `files`: a file as an agent last read or wrote it. `digest`: `hash_content`. `at`: then, in
+    microseconds since 1970. `grant`: version of the claim that a hook acquired for it, 0 if none."""
 
     resource: str
     path: str
     digest: str
     at: int
-    made: int
+    grant: int
 
 
-def digest_of(path: str) -> str:
-    """A text that changes with the content of a file: its SHA-256 in hexadecimal, or another text if it is missing, too
-    large, or not a regular file, as opening a pipe would block."""
+def hash_content(path: str) -> str:
+    """A text that changes with the content of a file: its SHA-256 in hexadecimal. If the file is missing, too large, or
+    not a regular file (opening a pipe would block): a text of another length."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return "folder" if stat.S_ISDIR(status.st_mode) else "special"
-        if status.st_size > LARGEST:
+        if status.st_size > MAX_HASHED_BYTES:
             return f"{status.st_size} {status.st_mtime_ns}"
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()
@@ -64,7 +65,7 @@ def digest_of(path: str) -> str:
 
 
 def list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
-    """Those of these files that git has not committed as they are; all where that is not known."""
+    """Which of these files differ from what git has committed; all if that cannot be found out."""
     if not paths:
         return set()
     from holdlog.adapters.hooks.dirty import GitFailedError, list_dirty  # slow to import
@@ -75,7 +76,7 @@ def list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
 
 
 def find_settings(paths: Sequence[str]) -> str | None:
-    """The first of these absolute paths that is such a file, or a folder that contains one."""
+    """The first of these absolute paths that is a file that guards agents, or a folder that contains one; else None."""
     named = {os.path.realpath(os.environ[it]) for it in _HOMES if os.environ.get(it)}
     home = os.path.realpath(os.path.expanduser("~"))
     for path in paths:
@@ -89,7 +90,7 @@ def find_settings(paths: Sequence[str]) -> str | None:
 
 
 def describe_settings(path: str, folder: str) -> str:
-    """That a person must agree to a change of such a file. `folder`: where the agent works."""
+    """A text that asks a person to agree to a change of such a file. `folder`: where the agent works."""
     real = os.path.realpath(path)
     runs = re.search(_SETTINGS, real) is not None or real.endswith((".json", "config.toml"))
     what = "runs the hooks that guard files" if runs else "belongs to the data of git and holdlog"

@@ -110,7 +110,7 @@ class _Repository:
         self._settings: dict[str, str] = {}
         self._find_setting = find_setting
 
-    def take(self, words: list[str | None]) -> bool:
+    def read_options(self, words: list[str | None]) -> bool:
         """Remove the global options from the words; whether a command follows. Raises _UnknownError."""
         while words and (words[0] is None or words[0].startswith("-")):
             word = _require_known(words.pop(0))
@@ -131,13 +131,13 @@ class _Repository:
                 return False
         return bool(words)
 
-    def setting(self, name: str) -> str:
+    def read_setting(self, name: str) -> str:
         return self._settings.get(name) or self._find_setting(name)
 
     def is_set(self, name: str) -> bool:
-        return self.setting(name).lower() not in ("", *_FALSE)
+        return self.read_setting(name).lower() not in ("", *_FALSE)
 
-    def top(self) -> str:
+    def find_top(self) -> str:
         """The top of the worktree, as far as the file system shows it."""
         return find_top(self.folder) or self.folder
 
@@ -146,7 +146,7 @@ class _Repository:
         is_spelled = word in (".", "..") or word.startswith((":", "./", "../")) or bool(_PATTERN & set(word))
         return is_spelled or os.path.lexists(os.path.join(self.folder, word))
 
-    def names(self, words: Sequence[str | None], with_folders: bool = False) -> tuple[str, ...]:
+    def list_names(self, words: Sequence[str | None], with_folders: bool = False) -> tuple[str, ...]:
         """The words that name one file, or one folder, as absolute paths, with the slash at their end."""
         names = []
         for word in filter(None, words):
@@ -220,21 +220,21 @@ class _Call:
     def has(self, *names: str) -> bool:
         return any(name in self.flags for name in names)
 
-    def value(self, *names: str) -> str:
+    def find_value(self, *names: str) -> str:
         """Of the first of these options that there is. Raises _UnknownError."""
         return next((_require_known(self.flags[name][-1]) for name in names if name in self.flags), "")
 
-    def flag(self, *names: str) -> str:
+    def find_flag(self, *names: str) -> str:
         """The first of these options that there is, for the name of an action."""
         return next((f" --{name}" for name in names if name in self.flags), "")
 
-    def words(self) -> list[str | None]:
+    def list_words(self) -> list[str | None]:
         return [*self.operands, *(self.rest or ())]
 
     def is_limited(self) -> bool:
-        return bool(self.words()) or self.has("pathspec-from-file")
+        return bool(self.list_words()) or self.has("pathspec-from-file")
 
-    def action(self, effect: Effect, kinds: str = "", pathspecs: Sequence[str] = (), **more: Any) -> GitAction:
+    def make_action(self, effect: Effect, kinds: str = "", pathspecs: Sequence[str] = (), **more: Any) -> GitAction:
         """`kinds`: their first letters. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
@@ -250,22 +250,22 @@ class _Call:
     def is_forced_twice(self) -> bool:
         return len(self.flags.get("force", ())) > 1
 
-    def unknown(self) -> GitAction:
-        return self.action("moves")
+    def make_unknown(self) -> GitAction:
+        return self.make_action("moves")
 
-    def limited(self, words: Sequence[str | None], effect: Effect, kinds: str, **more: Any) -> list[GitAction]:
+    def make_limited(self, words: Sequence[str | None], effect: Effect, kinds: str, **more: Any) -> list[GitAction]:
         """An action over these pathspecs; those of a file count as all. What only a shell knows is unknown."""
         pathspecs = [word for word in words if word is not None]
-        unknown = [self.unknown()] * (len(pathspecs) < len(words))
+        unknown = [self.make_unknown()] * (len(pathspecs) < len(words))
         if unknown and all(spec.startswith(_EXCLUDING) for spec in pathspecs):
             return unknown
-        return [self.action(effect, kinds, pathspecs, **more), *unknown]
+        return [self.make_action(effect, kinds, pathspecs, **more), *unknown]
 
 
 def _read(words: list[str | None], repository: _Repository, aliases: int) -> list[GitAction]:
     call = _Call("", (), "", repository)
     try:
-        if not repository.take(words):
+        if not repository.read_options(words):
             return []
         verb = _require_known(words[0])
         call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _OTHER_OPTIONS), repository)
@@ -273,16 +273,16 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
             return []
         if verb in _READS.split():
             writes = call.has("output") or (verb == "apply" and call.has("cached", "index", "3way", "3"))
-            return [call.unknown()] * writes
+            return [call.make_unknown()] * writes
         if verb in _READERS:
-            actions = _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
-            return actions + [call.unknown()] * (actions != [] and call.reaches_inside())
-        alias = repository.setting(f"alias.{verb.lower()}")
+            actions = _READERS[verb](call) or [call.make_unknown()] * (None in call.operands)  # which may be options
+            return actions + [call.make_unknown()] * (actions != [] and call.reaches_inside())
+        alias = repository.read_setting(f"alias.{verb.lower()}")
         if alias and not alias.startswith("!") and aliases:
             return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
     except (_UnknownError, ValueError):  # ValueError: such as an alias with an open quote
         pass
-    return [call.unknown()]
+    return [call.make_unknown()]
 
 
 def _add(call: _Call) -> list[GitAction]:
@@ -291,7 +291,7 @@ def _add(call: _Call) -> list[GitAction]:
         return []
     force, update = call.has("force"), call.has("update", "renormalize", "patch", "edit")
     kinds = "c" if update else "cui" if force else "cu"
-    return call.limited(call.words(), "includes", kinds, flag=call.flag("all", "update"))
+    return call.make_limited(call.list_words(), "includes", kinds, flag=call.find_flag("all", "update"))
 
 
 def _checkout(call: _Call) -> list[GitAction]:
@@ -305,42 +305,44 @@ def _checkout(call: _Call) -> list[GitAction]:
         return _checkout_paths(call, [] if is_path else operands[:1], operands)
     actions = _switch(call)
     if is_plain and operands[0] not in ("-", *_HEADS) and not call.has("force", "merge"):
-        actions += call.limited(operands, "discards", "c")
+        actions += call.make_limited(operands, "discards", "c")
     return actions
 
 
 def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
     """`trees`: empty for the index. It may be the first of the words, too: then it is a commit or a deleted file."""
     tree = trees[0] if trees else ""
-    names = call.repository.names([word for word in words if word != tree])
+    names = call.repository.list_names([word for word in words if word != tree])
     tree = "" if tree is None or tree in _HEADS else tree
-    return call.limited(words, "discards", "sc" if trees else "c", names=names, tree=tree)
+    return call.make_limited(words, "discards", "sc" if trees else "c", names=names, tree=tree)
 
 
 def _switch(call: _Call) -> list[GitAction]:
     """To a branch or commit, or to a new branch from it."""
     target = _require_known(call.operands[0]) if call.operands else ""
-    call.value("b", "create", "orphan")  # one that only a shell knows may be several words
-    tree, flag = "" if target in _HEADS else target, call.flag("force", "discard-changes", "merge")
+    call.find_value("b", "create", "orphan")  # one that only a shell knows may be several words
+    tree, flag = "" if target in _HEADS else target, call.find_flag("force", "discard-changes", "merge")
     if flag:
-        return [call.action("discards", "sc", flag=flag, tree=tree)]
-    return [call.action("moves", "scu")] if tree != "" or call.has("orphan") else []
+        return [call.make_action("discards", "sc", flag=flag, tree=tree)]
+    return [call.make_action("moves", "scu")] if tree != "" or call.has("orphan") else []
 
 
 def _clean(call: _Call) -> list[GitAction]:
-    is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
+    is_free = call.repository.read_setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
     patterns = [it for it in map(_require_known, call.flags.get("exclude", ())) if not it.startswith("!")]
     kinds = "i" if call.has("X") and not patterns else "ui" if call.has("x", "X") else "u"
-    words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
-    words = words or ([] if call.repository.top() == call.repository.folder else ["."])
+    words = [
+        word for word in call.list_words() if not (word or "").startswith(_EXCLUDING)
+    ]  # git may remove their folder
+    words = words or ([] if call.repository.find_top() == call.repository.folder else ["."])
     for pattern in () if call.has("X") else patterns:  # of .gitignore: -X removes them, too
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
-    is_shallow = not (call.words() or call.has("d"))
+    is_shallow = not (call.list_words() or call.has("d"))
     flag = " -ff" if call.is_forced_twice() else " -f"
-    return call.limited(words, "discards", kinds, flag=flag, shallow=is_shallow)
+    return call.make_limited(words, "discards", kinds, flag=flag, shallow=is_shallow)
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -348,83 +350,86 @@ def _commit(call: _Call) -> list[GitAction]:
     is_message = call.has("amend") and call.has("only") and not is_limited
     if call.has("dry-run", "short", "porcelain", "long", "null") or is_message:
         return []
-    flag = call.flag("all", "amend", "include")
-    paths = call.limited(call.words(), "includes", "c" if includes else "sc", flag=flag)
+    flag = call.find_flag("all", "amend", "include")
+    paths = call.make_limited(call.list_words(), "includes", "c" if includes else "sc", flag=flag)
     if is_limited and not includes:
         return paths
     kinds = "sc" if call.has("all", "patch", "interactive") else "s"
-    return [call.action("includes", kinds, flag=flag), *(paths if is_limited else ())]
+    return [call.make_action("includes", kinds, flag=flag), *(paths if is_limited else ())]
 
 
 def _mv(call: _Call) -> list[GitAction]:
-    words, repository = [word for word in call.words() if word is not None], call.repository
-    if call.has("dry-run") or len(call.words()) < 2:
+    words, repository = [word for word in call.list_words() if word is not None], call.repository
+    if call.has("dry-run") or len(call.list_words()) < 2:
         return []
-    if len(words) < len(call.words()):
-        return [call.action("discards", names=repository.names(words, with_folders=True)), call.unknown()]
+    if len(words) < len(call.list_words()):
+        return [
+            call.make_action("discards", names=repository.list_names(words, with_folders=True)),
+            call.make_unknown(),
+        ]
     *sources, goal = words
     folders = {it for it in words if os.path.isdir(os.path.join(repository.folder, it))}
     goals = [os.path.join(goal, os.path.basename(it.rstrip("/"))) if goal in folders else goal for it in sources]
     limits = [*sources, *(f"{goal}/" if it in folders else goal for it, goal in zip(sources, goals, strict=True))]
-    names = repository.names(limits, with_folders=True)
-    return [call.action("discards", "scui" if any(map(os.path.isdir, names)) else "sc", limits, names=names)]
+    names = repository.list_names(limits, with_folders=True)
+    return [call.make_action("discards", "scui" if any(map(os.path.isdir, names)) else "sc", limits, names=names)]
 
 
 def _reset(call: _Call) -> list[GitAction]:
     modes = [name for name in call.flags if name in ("hard", "merge", "keep", "soft", "mixed")] or ["mixed"]
     mode, operands, flag = modes[-1], call.operands, f" --{modes[-1]}" * (modes[-1] != "mixed")
     tree = "" if not operands or operands[0] in _HEADS else operands[0]
-    moves = [call.action("moves", "scu", flag=flag)] if tree != "" else []
+    moves = [call.make_action("moves", "scu", flag=flag)] if tree != "" else []
     if mode == "hard":
-        return [call.action("discards", "sc", flag=flag, tree=tree or "")]
+        return [call.make_action("discards", "sc", flag=flag, tree=tree or "")]
     if mode in ("merge", "keep"):
-        return [call.action("discards", "s", flag=flag), *moves]
+        return [call.make_action("discards", "s", flag=flag), *moves]
     if mode == "soft":
         return moves
     is_path = len(operands) > 1 or (operands and call.repository.is_path(_require_known(operands[0])))
     if call.rest or is_path or call.has("pathspec-from-file"):
-        return call.limited(call.rest or operands, "moves", "s")
-    return moves or [call.action("moves", "s")]
+        return call.make_limited(call.rest or operands, "moves", "s")
+    return moves or [call.make_action("moves", "s")]
 
 
 def _restore(call: _Call) -> list[GitAction]:
     if not (call.is_limited() or call.has("patch")):
         return []
-    words, source = call.words(), call.value("source")
+    words, source = call.list_words(), call.find_value("source")
     if call.has("staged") and not call.has("worktree"):
-        return call.limited(words, "moves", "s", flag=" --staged")
+        return call.make_limited(words, "moves", "s", flag=" --staged")
     kinds, tree = "sc" if source or call.has("staged") else "c", "" if source in _HEADS else source
-    return call.limited(words, "discards", kinds, names=call.repository.names(words), tree=tree)
+    return call.make_limited(words, "discards", kinds, names=call.repository.list_names(words), tree=tree)
 
 
 def _rm(call: _Call) -> list[GitAction]:
-    words, force = call.words(), call.has("force")
+    words, force = call.list_words(), call.has("force")
     if call.has("dry-run") or not call.is_limited():
         return []
     if call.has("cached"):
-        return call.limited(words, "includes", "sc", flag=" --cached")
-    names = call.repository.names(words, with_folders=True)  # without force, git refuses over changes
-    return call.limited(words, "discards", "sc" * force, names=names)
+        return call.make_limited(words, "includes", "sc", flag=" --cached")
+    names = call.repository.list_names(words, with_folders=True)  # without force, git refuses over changes
+    return call.make_limited(words, "discards", "sc" * force, names=names)
 
 
 def _stash(call: _Call) -> list[GitAction]:
-    verb, words = _require_known((call.operands or [""])[0]), call.words()[bool(call.operands) :]
+    verb, words = _require_known((call.operands or [""])[0]), call.list_words()[bool(call.operands) :]
     call.verb = f"stash {verb}".rstrip()
     match verb:
         case "clear":
-            return [call.action("discards", stash="*")]
+            return [call.make_action("discards", stash="*")]
         case "pop" | "drop" | "branch":
-            taken = call.action("discards", stash=_entry((*words[verb == "branch" :], "0")[0]))
-            return [taken, *[call.unknown()] * (verb != "drop")]
+            taken = call.make_action("discards", stash=_entry((*words[verb == "branch" :], "0")[0]))
+            return [taken, *[call.make_unknown()] * (verb != "drop")]
         case "save":
             words = []  # they are the message
         case "list" | "show" | "create" | "store":
             return []
         case _ if verb not in ("", "push"):  # such as apply, or paths behind -p
-            return [call.unknown()]
+            return [call.make_unknown()]
     kinds = "s" if call.has("staged") else "c" if call.has("keep-index") else "sc"
     kinds += "ui" if call.has("all") else "u" if call.has("include-untracked") else ""
-    return call.limited(words, "discards", kinds)
+    return call.make_limited(words, "discards", kinds)
 
 
 def _entry(word: str | None) -> str:
@@ -443,35 +448,35 @@ def _step(call: _Call) -> list[GitAction]:
     if call.has("quit", "edit-todo", "show-current-patch", "dry-run"):
         return []
     if call.has("abort", "skip"):
-        return [call.action("discards", "sc" if verb == "rebase" else "s", flag=call.flag("abort", "skip"))]
+        return [call.make_action("discards", "sc" if verb == "rebase" else "s", flag=call.find_flag("abort", "skip"))]
     if call.has("continue", "resolved"):
-        return [call.action("includes", "s", flag=" --continue")]
-    rebases = verb == "rebase" or (call.has("rebase") and call.value("rebase") not in _FALSE)
+        return [call.make_action("includes", "s", flag=" --continue")]
+    rebases = verb == "rebase" or (call.has("rebase") and call.find_value("rebase") not in _FALSE)
     if verb == "pull" and not call.has("rebase", "no-rebase"):
         rebases = repository.is_set("pull.rebase")
     stashes = call.has("autostash") or repository.is_set(f"{'rebase' if rebases else 'merge'}.autostash")
     if stashes and verb in ("rebase", "pull", "merge") and not call.has("no-autostash"):
-        return [call.action("discards", "sc", flag=" --autostash")]
-    return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
+        return [call.make_action("discards", "sc", flag=" --autostash")]
+    return [call.make_action("moves", "scu"), *([call.make_unknown()] if call.has("exec") else [])]
 
 
 def _read_rare(call: _Call) -> list[GitAction]:
     """Commands that nobody can know beforehand, but for what they do to the stash and to whole worktrees."""
-    words = call.words()
+    words = call.list_words()
     first, verb = words[0] if words else "", call.verb
     if verb == "update-ref":
         drops = call.has("stdin") or (call.has("d") and "refs/stash" in words)
-        return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
+        return [call.make_action("discards", stash="*", flag=" -d") if drops else call.make_unknown()]
     if first in _READING or (verb == "reflog" and call.has("dry-run", "n")):
         return []
     is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
     if is_stash and first in ("delete", "expire"):
         is_entry = first == "delete" and len(words) == 2 and (words[1] or "")[-2:-1].isdecimal()
-        return [call.action("discards", stash=_entry(words[1]) if is_entry else "*", flag=f" {first}")]
+        return [call.make_action("discards", stash=_entry(words[1]) if is_entry else "*", flag=f" {first}")]
     if verb == "worktree" and first in ("remove", "move") and words[1:]:
-        word, (path, *_) = _require_known(words[1]), call.repository.names(words[1:2], with_folders=True)
-        return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
-    return [call.unknown()]
+        word, (path, *_) = _require_known(words[1]), call.repository.list_names(words[1:2], with_folders=True)
+        return [call.make_action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
+    return [call.make_unknown()]
 
 
 _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {

@@ -11,24 +11,24 @@ from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.dirty import (
     DirtyFile,
     GitFailedError,
-    ask_git,
     list_committed,
     list_dirty,
     locate,
     parse_config,
     read_stash,
+    run_git,
 )
 from holdlog.adapters.hooks.git import GitAction, concerns, read_git
+from holdlog.adapters.hooks.ownership import FileWork, Ownership
 from holdlog.adapters.hooks.tools import Targets
-from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.files import format_duration
 from holdlog.adapters.operating_system.location import Repository, find_main, list_linked
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 
 MAX_OWN: Final = 1_000
-"""Files that remain for a command: no text names so many."""
+"""At most this many files that remain for a command: a text cannot name more."""
 MAX_SETTINGS: Final = 1024 * 1024
 """Bytes of a file of a host."""
 GUARDS: Final = (
@@ -57,24 +57,24 @@ class Reading(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where works in a repository are looked up. `stashed`: who made entries of its stash, by commit."""
+    """What is known about a repository. `stashed`: who made the entries of its stash, by commit."""
 
-    works: Works
+    ownership: Ownership
     workspaces: Workspaces
-    stashed: dict[str, Who]
+    stashed: dict[str, HolderId]
 
 
 class Verdict(NamedTuple):
-    """What becomes of a call: why it is denied, or what its agent is warned about."""
+    """The decision about a call: why it is denied, or what its agent is warned about."""
 
     denial: str = ""
     warnings: tuple[str, ...] = ()
 
 
 class OthersWork(NamedTuple):
-    """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
-    agent knows it. `agent`: its name; empty for a file that guards all agents. `seconds`: since when. `is_live`:
-    whether that session still works, or still holds the file after its host was killed."""
+    """A dirty file that another session holds or changed last. `path`: as the agent knows it. `agent`: of that session;
+    empty for a file that guards all agents. `seconds`: since when. `is_live`: whether that session still works, or
+    still holds the file after its host was killed."""
 
     path: str
     agent: str
@@ -159,7 +159,7 @@ class _Examination:
             return judge(action, self._list_stashed(action.stash), (), self._folder)
         if action.worktree:
             roots = self._find_roots(action.worktree)
-            return judge(action, [it for root in roots for it in self._list_works_in(root)], (), self._folder)
+            return judge(action, [it for root in roots for it in self._list_others_work_in(root)], (), self._folder)
         if not action.kinds:
             return None
         others, own = self._sort_dirty()
@@ -176,24 +176,24 @@ class _Examination:
         if action.shallow:
             dirty = [file for file in dirty if not file.path.endswith("/")]
         files = [file for file in dirty if concerns(action, file.status)]
-        works = self._find_works(files)
+        works = self._find_others_work(files)
         if action.tree:
-            works |= self._select_overwritten(self._find_works([file for file in dirty if file not in files]))
+            works |= self._select_overwritten(self._find_others_work([file for file in dirty if file not in files]))
         guards = _find_guards(root, files) if action.effect == "discards" else []
         own = [file.path for file in files if file.path not in works and file.path not in guards]
         others = [self._show(work, path) for path, work in sorted(works.items())]
         if action.name == "git clean -ff":  # which removes the worktrees in these folders, too
             removed = tuple(file.path for file in files if file.path.endswith("/"))
             roots = [it for it in self._list_roots() if f"{it}/".startswith(removed)]
-            others += [work for root in roots for work in self._list_works_in(root)]
+            others += [work for root in roots for work in self._list_others_work_in(root)]
         return [*others, *(OthersWork(path, "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
-    def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
-        """The works of others in these files, by path, without those that are committed."""
+    def _find_others_work(self, files: Sequence[DirtyFile]) -> dict[str, FileWork]:
+        """The work of others in these files, by path, except what is committed."""
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
         names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
-        works = dict[str, Work]()
-        for name, others in self._source.works.find_others(names).items():
+        works = dict[str, FileWork]()
+        for name, others in self._source.ownership.find_others(names).items():
             for work in others:
                 path = names[name] if work.resource == name else workspaces.find_file(work.resource)
                 works |= {} if path is None else {path: work}
@@ -206,29 +206,29 @@ class _Examination:
             del works[path]
         return works
 
-    def _select_overwritten(self, works: dict[str, Work]) -> dict[str, Work]:
+    def _select_overwritten(self, works: dict[str, FileWork]) -> dict[str, FileWork]:
         """Those of files that git does not track, and that the commit contains which it writes by force."""
         root = self._repository.folder
         paths = [os.path.relpath(path, root) for path in works]
         words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", self._action.tree, "--", *paths)
-        listed = (ask_git(root, (), *words) or b"").split(b"\0") if works else ()
+        listed = (run_git(root, (), *words) or b"").split(b"\0") if works else ()
         return {
             path: works[path] for name in listed if name and (path := os.path.join(root, os.fsdecode(name))) in works
         }
 
-    def _show(self, work: Work, path: str) -> OthersWork:
-        agent, own = work.who.agent, self._source.works.who.agent
+    def _show(self, work: FileWork, path: str) -> OthersWork:
+        agent, own = work.who.agent, self._source.ownership.who.agent
         shown = f"another session of {agent}" if agent == own else agent
         return OthersWork(path, shown, work.seconds, work.is_live or work.holds)
 
     def _list_stashed(self, entry: str) -> list[OthersWork]:
         """The entries of the stash that other sessions made, and that the command takes away."""
-        works, shown = self._source.works, list[OthersWork]()
+        ownership, shown = self._source.ownership, list[OthersWork]()
         for at, (commit, made) in enumerate(read_stash(self._repository.common)):
             name, who = f"stash@{{{at + self._pushed}}}", self._source.stashed.get(commit)
-            if who is not None and entry in (name, "*") and not works.is_own(who):
-                seconds = max(0.0, works.now / 1_000_000 - made)
-                shown.append(self._show(Work(name, who, seconds, False, works.is_live(who.session)), name))
+            if who is not None and entry in (name, "*") and not ownership.is_own(who):
+                seconds = max(0.0, ownership.now / 1_000_000 - made)
+                shown.append(self._show(FileWork(name, who, seconds, False, ownership.is_live(who.session)), name))
         return shown
 
     def _list_roots(self) -> list[str]:
@@ -241,10 +241,10 @@ class _Examination:
         inside = [root for root in roots if f"{root}/".startswith(f"{real}/")]
         return inside or [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")][:1]
 
-    def _list_works_in(self, root: str) -> list[OthersWork]:
+    def _list_others_work_in(self, root: str) -> list[OthersWork]:
         """The sessions of others that hold files in a worktree, and live ones that have changed dirty ones there."""
-        works = list(self._find_works(list_dirty(root, root)).values())
-        for work in self._source.works.list_held():
+        works = list(self._find_others_work(list_dirty(root, root)).values())
+        for work in self._source.ownership.list_held():
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
         return list({work.who.agent: self._show(work, root) for work in works if work.is_live or work.holds}.values())
@@ -263,11 +263,11 @@ def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
 
 
 def _read_settings(folder: str) -> dict[str, str]:
-    return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
+    return parse_config(run_git(folder, (), "config", "--list", "-z") or b"")
 
 
 def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
-    """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
+    """What the agent is shown about a command that affects the work of other sessions; None: it runs. `own`: the
     files that remain for it, among those that the action concerns. Absolute paths are shown relative to `folder`, in
     which the agent works."""
     live, folder = [work for work in works if work.is_live], folder or action.folder

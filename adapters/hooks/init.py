@@ -1,4 +1,4 @@
-"""`holdlog init`: sets up hosts in a project, shows and asks before, and removes again what it added."""
+"""`holdlog init`: sets up hosts in a project. It shows its changes and asks first; `--undo` removes them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from holdlog.adapters.hooks.edits import (
     Originals,
     Target,
     list_block,
-    plan,
+    plan_edit,
     read_text,
     write,
 )
@@ -43,7 +43,7 @@ from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitt
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 NEW_WORKTREE: Final = "init --new-worktree"
-"""What git's post-checkout hook runs."""
+"""The command that git's post-checkout hook runs."""
 START_SECONDS: Final = 30.0
 """Hosts give a server 10 to 30 s to start."""
 _EXAMPLES: Final = (
@@ -54,7 +54,7 @@ _EXAMPLES: Final = (
     "init --undo                              remove what init added",
 )
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
-"""What manages the hooks of git, so that init leaves them alone."""
+"""Files of programs that manage git hooks: where one exists, init does not change the hooks."""
 _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (
         "initialize",
@@ -65,7 +65,7 @@ _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 
 class Plan(NamedTuple):
-    """`problems`: files that are left as they are, and why; `remarks`: what a person must do by hand."""
+    """What init would do. `problems`: the files that it does not change, and why. `remarks`: what a person must do."""
 
     edits: list[Edit]
     problems: list[str]
@@ -73,23 +73,23 @@ class Plan(NamedTuple):
 
 
 def run(words: list[str]) -> int:
-    """0: done; 1: a file is left as it is, or a server does not start; 2: bad arguments."""
+    """Returns 0 if all is done, 1 if a file was not changed or a server does not start. Raises InvalidError."""
     options = _build_parser().parse_args(words)
     project, store = find_project()
     if options.url is not None:
-        project = project._replace(server=_name_server(options))
+        project = project._replace(server=_read_server_option(options))
     originals = Originals(os.path.dirname(store))
     if options.new_worktree:
         return _set_up_worktree(project, originals)
     names = list(dict.fromkeys(options.client or _find_clients(project, options)))
-    planned = _plan(project, names, originals, options)
+    planned = _plan_all(project, names, originals, options)
     for problem in planned.problems:
         print_note(problem)
     for remark in planned.remarks:
         print_text(remark)
     if not (planned.edits or planned.problems or planned.remarks):
         print_text("nothing that init added is left here" if options.undo else "everything is set up already")
-    if (planned.edits and not _is_agreed(planned.edits, project, options)) or options.print:
+    if (planned.edits and not _confirm(planned.edits, project, options)) or options.print:
         print_text("nothing was written")
         return 0
     if not options.undo:
@@ -104,9 +104,9 @@ def run(words: list[str]) -> int:
 
 def find_project() -> tuple[Project, str]:
     """The project around the working folder, and the place of its store."""
-    here = os.path.realpath(os.getcwd())
-    repository = find_repository(here, None)
-    root = here if repository is None else repository.folder
+    folder = os.path.realpath(os.getcwd())
+    repository = find_repository(folder, None)
+    root = folder if repository is None else repository.folder
     command = sys.argv[0] if not shutil.which("holdlog") and os.path.basename(sys.argv[0]) == "holdlog" else "holdlog"
     store = find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
     if os.path.dirname(store) == os.path.realpath(find_state_folder(os.environ)):
@@ -119,7 +119,7 @@ Finding = tuple[str, str, str]
 
 
 def examine(name: str) -> Iterator[Finding]:
-    """For `holdlog doctor --client`: how a host is set up here."""
+    """Findings for `holdlog doctor --client`: how a host is set up in this project."""
     project, _ = find_project()
     for target in CLIENTS[name].targets(project):
         problem = _find_problem(target)
@@ -132,7 +132,8 @@ def examine(name: str) -> Iterator[Finding]:
 
 
 def examine_all() -> Iterator[Finding]:
-    """For `holdlog doctor`: the policy, and where in the repository a host lacks what init has set up elsewhere."""
+    """Findings for `holdlog doctor`: problems of the policy, and worktrees in which a host is not set up, although it
+    is in another worktree."""
     project, _ = find_project()
     roots = _list_roots(project)
     for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or Policy()).problem):
@@ -153,7 +154,7 @@ def _is_used(place: tuple[str, Target]) -> bool:
 
 
 def _find_problem(target: Target) -> str | None:
-    """What a file of a host lacks."""
+    """Why a file does not set up its host; None if it does."""
     text = ""
     try:
         text = read_text(target.path) or ""
@@ -165,8 +166,8 @@ def _find_problem(target: Target) -> str | None:
 
 
 def start_server(project: Project) -> tuple[str, bool]:
-    """Start the server as hosts do, ask for its tools, and end it; or ask the one that hooks use over HTTP. Returns a
-    line, and whether it starts or responds."""
+    """Start the server as hosts do, list its tools, and stop it; or call the server that hooks use over HTTP. Returns a
+    line for the user, and whether it worked."""
     if project.server is not None:
         try:
             post(project.server, "prompt", "holdlog-init", "init")
@@ -176,16 +177,16 @@ def start_server(project: Project) -> tuple[str, bool]:
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
-    requests = [{"jsonrpc": "2.0", "id": at, "method": it, "params": given} for at, (it, given) in enumerate(_REQUESTS)]
-    requests.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    text = "".join(f"{json.dumps(request)}\n" for request in requests)
+    calls = [{"jsonrpc": "2.0", "id": id_, "method": name, "params": it} for id_, (name, it) in enumerate(_REQUESTS)]
+    calls.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    text = "".join(f"{json.dumps(call)}\n" for call in calls)
     try:
         done = subprocess.run(
             [program, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
             timeout=START_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"the server did not answer within {START_SECONDS:.0f} s", False
+        return f"the server did not respond within {START_SECONDS:.0f} s", False
     except OSError as error:
         return f"the server does not start: {program} cannot be run ({error.strerror})", False
     for line in done.stdout.splitlines():
@@ -194,7 +195,7 @@ def start_server(project: Project) -> tuple[str, bool]:
     return f"the server does not start ({program}): {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
 
 
-def _name_server(options: Namespace) -> Server:
+def _read_server_option(options: Namespace) -> Server:
     """The server of --url. Raises InvalidError."""
     if not re.fullmatch(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d+)?(/[\w./~-]*)?", options.url, re.ASCII):
         raise InvalidError("--url: must be the address of a server, such as http://127.0.0.1:8420")
@@ -245,17 +246,17 @@ def _list_roots(project: Project) -> list[str]:
     return list(dict.fromkeys(roots))
 
 
-def _plan(project: Project, names: Sequence[str], originals: Originals, options: Namespace) -> Plan:
+def _plan_all(project: Project, names: Sequence[str], originals: Originals, options: Namespace) -> Plan:
     planned, roots = Plan([], [], []), _list_roots(project)
     targets = [it for name in names for it in CLIENTS[name].targets(project)]
     for root in roots[1:]:
-        there = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
-        targets += [it for it in there if it.path.startswith(f"{root}/")]
+        targets_of_root = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
+        targets += [it for it in targets_of_root if it.path.startswith(f"{root}/")]
     for target in targets:
         if not options.undo or options.client or target.path.startswith(tuple(f"{it}/" for it in roots)):
             _add(target, planned, originals, options)
     created = [it.path for it in planned.edits if it.before is None]
-    if (exclude := _exclude(roots, created, [it.path for it in targets], options)) is not None:
+    if (exclude := _find_exclude(roots, created, [it.path for it in targets], options)) is not None:
         _add(exclude, planned, originals, options, undo=not exclude.block)
     others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
     if options.undo and any(_is_used((project.root, it)) for it in others):
@@ -271,7 +272,7 @@ def _plan(project: Project, names: Sequence[str], originals: Originals, options:
 def _add(target: Target, planned: Plan, originals: Originals, options: Namespace, undo: bool | None = None) -> None:
     name = os.path.relpath(target.path) if not target.path.startswith(os.path.expanduser("~/.")) else target.path
     try:
-        edit = plan(target, options.undo if undo is None else undo, originals.texts.get(target.path))
+        edit = plan_edit(target, options.undo if undo is None else undo, originals.texts.get(target.path))
     except CommentedError as error:
         planned.remarks.append(f"{name} has comments, so it is left as it is; add to it by hand: {error}")
         return
@@ -279,14 +280,14 @@ def _add(target: Target, planned: Plan, originals: Originals, options: Namespace
         why = error.strerror if isinstance(error, OSError) else error
         planned.problems.append(f"{name} is left as it is: {why}")
         return
-    if edit is not None and not options.tracked and _ask_git(target.path, "ls-files", "--error-unmatch"):
+    if edit is not None and not options.tracked and _git_confirms(target.path, "ls-files", "--error-unmatch"):
         planned.problems.append(f"{name} is tracked by git, so it is left as it is: use --tracked, or edit it by hand")
     elif edit is not None:
         planned.edits.append(edit)
 
 
-def _ask_git(path: str, *words: str) -> bool:
-    """Whether git says yes about a file, or the one to which it leads."""
+def _git_confirms(path: str, *words: str) -> bool:
+    """Whether a command of git about a file, or about the target of a link, exits with 0."""
     folder, name = os.path.split(os.path.realpath(path))
     while not os.path.isdir(folder):
         folder, name = os.path.dirname(folder), f"{os.path.basename(folder)}/{name}"
@@ -296,8 +297,10 @@ def _ask_git(path: str, *words: str) -> bool:
     return False
 
 
-def _exclude(roots: Sequence[str], created: Sequence[str], targets: Sequence[str], options: Namespace) -> Target | None:
-    """Git's own list of files to ignore, with those that init creates: git status stays as it was."""
+def _find_exclude(
+    roots: Sequence[str], created: Sequence[str], targets: Sequence[str], options: Namespace
+) -> Target | None:
+    """Git's local exclude file, with the files that init creates: so `git status` does not list them."""
     repository = find_repository(roots[0], None)
     if repository is None:
         return None
@@ -312,14 +315,14 @@ def _exclude(roots: Sequence[str], created: Sequence[str], targets: Sequence[str
         if options.undo:
             lines = [line for line in lines if line not in map(name, targets)]
         else:
-            new = (name(it) for it in created if name(it) and not _ask_git(it, "check-ignore", "--quiet"))
+            new = (name(it) for it in created if name(it) and not _git_confirms(it, "check-ignore", "--quiet"))
             lines = list(dict.fromkeys([*lines, *new]))
         return Target(path, "keeps these files out of git status", block="\n".join(lines))
     return None
 
 
 def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iterator[Target]:
-    """Hooks of git: one checks claims before a commit, one sets up worktrees that are created later."""
+    """The hooks of git: one sets up each new worktree, one checks claims before a commit."""
     repository = find_repository(project.root, None)
     if repository is None:
         return
@@ -331,9 +334,9 @@ def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iter
     check = f"{command} check --staged || ! {command} --version >/dev/null 2>&1 || exit 1"
     set_up = f'case "$1" in *[!0]*) ;; *) {command} {NEW_WORKTREE} </dev/null >/dev/null 2>&1 || true ;; esac'
     manager = next((it for it in _MANAGERS if os.path.exists(f"{project.root}/{it}")), None)
-    wanted = [("post-checkout", "sets up worktrees that are created later", set_up)]
-    wanted += [("pre-commit", "checks claims before a commit", check)] if options.git_hook or options.undo else []
-    for name, what, line in wanted:
+    git_hooks = [("post-checkout", "sets up worktrees that are created later", set_up)]
+    git_hooks += [("pre-commit", "checks claims before a commit", check)] if options.git_hook or options.undo else []
+    for name, what, line in git_hooks:
         path = f"{folder}/{name}"
         first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
         if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
@@ -354,8 +357,8 @@ def _read_or_none(path: str) -> str | None:
 # --- write
 
 
-def _is_agreed(edits: Sequence[Edit], project: Project, options: Namespace) -> bool:
-    """Show the changes, and ask, unless they are only printed. Raises InvalidError without a terminal."""
+def _confirm(edits: Sequence[Edit], project: Project, options: Namespace) -> bool:
+    """Show the changes, and ask the user unless --yes or --print is given. Raises InvalidError without a terminal."""
     for edit in edits:
         verb = "create" if edit.before is None else "remove" if edit.after is None else "change"
         print_text(f"{verb} {escape(_shorten(edit.path, project))}: {edit.what}")
@@ -382,7 +385,7 @@ def _shorten(path: str, project: Project) -> str:
 
 
 def _prepare_store(store: str) -> None:
-    """Hooks do nothing where there is no store. Raises StoreError."""
+    """Create the store, if it is missing: without one, hooks do nothing. Raises StoreError."""
     prepare_folder(store, os.environ)
     if not os.path.lexists(store):
         open_engine(store).close()
@@ -402,7 +405,7 @@ def _write(edits: Sequence[Edit], project: Project, originals: Originals) -> boo
 
 
 def _set_up_worktree(project: Project, originals: Originals) -> int:
-    """Set up the hosts that init set up in another worktree of the repository, without a word."""
+    """Set up the hosts that init set up in another worktree of the repository. Prints only problems."""
     options: Any = Namespace(undo=False, client=None, tracked=False, git_hook=False)
     planned, others = Plan([], [], []), _list_roots(project)[1:]
     for client in CLIENTS.values():

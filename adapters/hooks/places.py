@@ -1,5 +1,5 @@
-"""In which stores a call of a hook is answered: a file belongs to the innermost repository around it that uses holdlog,
-wherever the agent works. Quick to import."""
+"""Which stores a hook call concerns: a file belongs to the innermost repository around it that uses holdlog, no matter
+where the agent works. Quick to import."""
 
 import os
 from collections.abc import Mapping
@@ -29,22 +29,22 @@ TOKEN: Final = "HOLDLOG_TOKEN"
 
 
 class Place(NamedTuple):
-    """A repository that uses holdlog, or a folder with `.holdlog`: its store, and its root."""
+    """A repository that uses holdlog, or a folder with `.holdlog`: path or URL of its store, and root folder."""
 
     store: str
     root: str
 
 
 class Server(NamedTuple):
-    """A server over HTTP that agents on many hosts share. `url`: without `/mcp`. `token`: where its token is: TOKEN,
-    the variable; the absolute path of a file; or empty, as it needs none."""
+    """A server over HTTP that agents on many hosts share. `url`: without `/mcp`. `token`: where to read its token:
+    TOKEN for that variable, the absolute path of a file, or empty if the server needs none."""
 
     url: str
     token: str = ""
 
 
 def read_server(store: str) -> Server | None:
-    """The server that `holdlog init --url` has named next to a store, outside of what git tracks."""
+    """The server that `holdlog init --url` wrote into a file next to the store, which git does not track."""
     with suppress(OSError, ValueError), open(f"{os.path.dirname(store)}/{SERVER_FILE}", encoding="utf-8") as file:
         lines = [line for line in file.read(MAX_POINTER_BYTES).splitlines() if line and line[0] != "#"]
         return Server(*lines[:2]) if lines else None
@@ -55,7 +55,7 @@ class Places:
     """Finds the place of a file."""
 
     def __init__(self, environ: Mapping[str, str], folder: str) -> None:
-        """`folder`: in which the agent works. Raises StoreError, InvalidError."""
+        """`folder`: where the agent works. Raises StoreError, InvalidError."""
         self._home = find_home(environ)
         self._start = find_start(environ, folder)
         named = read_variable("db")
@@ -64,7 +64,7 @@ class Places:
         self.own = self.find(self._start)
 
     def find(self, folder: str) -> Place | None:
-        """The place of a folder without links."""
+        """The place of a folder, whose path must contain no links; None if holdlog is not used there."""
         if self.named is not None:
             is_used = is_url(self.named) or not is_missing(self.named)
             return Place(self.named, self._start) if is_used else None

@@ -1,5 +1,5 @@
-"""Asks a server whose agents on other hosts hold a file. The store of this host says everything else, as git commands,
-reads and policies concern the worktrees of this host alone."""
+"""Forwards hook calls to a server, whose agents on other hosts may hold a file. The local store does everything else:
+git commands, reads and policies concern the worktrees of this host alone."""
 
 import http.client
 import json
@@ -15,14 +15,14 @@ from holdlog.adapters.operating_system.location import read_variable
 from holdlog.domain.refusals import StoreError
 
 SECONDS: Final = 1.5
-"""For the connection, and again for the response: a hook ends after 4 s."""
+"""Timeout for the connection, and again for the response: a hook ends after 4 s."""
 MAX_BYTES: Final = 4_096  # of a response
 
 
-def ask(server: Server, work: Any) -> Output:
-    """Pass on what a call does, as of Work, in the plain form of a hook. Claims files by their paths from the root of
-    the main worktree, which are the same in each clone; those of a linked worktree, which is another copy, belong
-    to this host alone. Raises StoreError."""
+def forward(server: Server, work: Any) -> Output:
+    """Forward a call (a Work) to the server, in the plain form of a hook. Files are claimed by their paths below the
+    root of the main worktree, which are the same in each clone. Those of a linked worktree, which is another copy, are
+    not forwarded. Raises StoreError."""
     event, session = work.call.event, work.caller.session
     if work.former_name:
         post(server, "subagent-end", session, work.former_name)
@@ -30,7 +30,7 @@ def ask(server: Server, work: Any) -> Output:
     resources = blocked if event == "pre-edit" else work.released
     paths = [f"/{it}" for it in resources if "://" not in it and it[0] != "/"]
     if event == "subagent-end" and work.name in work.others:
-        return Output()  # another agent of the conversation goes on under this name
+        return Output()  # another agent of the conversation still uses this name
     is_news = event in ("start", "session-end") or (event == "subagent-end" and work.call.agent)
     if is_news or (event != "read" and (paths or work.held)):
         return post(server, event, session, work.name, paths, work.call.id)
@@ -38,7 +38,7 @@ def ask(server: Server, work: Any) -> Output:
 
 
 def post(server: Server, event: str, session: str, agent: str, paths: Sequence[str] = (), call: str = "") -> Output:
-    """Make a call of `POST /hook`. Raises StoreError, which has no text of the server."""
+    """Call `POST /hook`. Raises StoreError, whose message contains no text of the server."""
     body = {"session_id": session, "cwd": "/", "paths": paths, "tool_use_id": call}
     response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
@@ -60,7 +60,7 @@ def _request(server: Server, query: str, body: bytes) -> bytes:
             response = connection.getresponse()
             output = response.read(MAX_BYTES)
     except (OSError, ValueError, OverflowError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__  # its text may have the token
+        why = getattr(error, "strerror", None) or type(error).__name__  # the text of an error may contain the token
         raise StoreError(f"the server at {server.url} cannot be reached ({why})") from None
     if response.status == http.client.OK:
         return output

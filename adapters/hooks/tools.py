@@ -104,7 +104,7 @@ def find_targets(tool: str, arguments: Mapping[str, Any], folder: str) -> Target
         paths = [*_list_named(arguments), *_list_of_patches(arguments)]
         if paths or name != "diff":
             return _require(tool, paths, folder)
-    return Targets(problem=_doubt(tool, letters, arguments))
+    return Targets(problem=_explain_unguarded(tool, letters, arguments))
 
 
 def find_named(arguments: Mapping[str, Any]) -> list[str]:
@@ -159,7 +159,7 @@ def _list_of_patches(arguments: Mapping[str, Any]) -> list[str]:
     return [it for name, text in texts.items() if _is_text(text) for it in list_patched(str(text), name == "patchText")]
 
 
-def _doubt(tool: str, letters: str, arguments: Mapping[str, Any]) -> str:
+def _explain_unguarded(tool: str, letters: str, arguments: Mapping[str, Any]) -> str:
     """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
     writes = not _CONTENTS.isdisjoint(arguments) and find_named(arguments)
     if not writes or not _REMOTE.isdisjoint(arguments) or "holdlog" in letters or re.search(_READERS, letters):

@@ -1,5 +1,5 @@
-"""What a hook call does in one store: it claims what the agent is about to change, records what it has changed,
-releases what it has not, and reports losses and waiters to the agent. Quick to import."""
+"""What a hook call does in one store: it claims the files that the agent is about to change, records its changes,
+releases the files that it did not change, and reports losses and waiters to the agent. Quick to import."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
-    MADE_UP,
+    PROCESS_SESSION,
     SHELL,
     Adopt,
     Conversation,
@@ -29,8 +29,8 @@ from holdlog.adapters.hooks.files import (
     File,
     Known,
     describe_settings,
-    digest_of,
     find_settings,
+    hash_content,
     list_uncommitted,
 )
 from holdlog.adapters.hooks.places import Place
@@ -42,25 +42,26 @@ from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
 from holdlog.domain.claims.commands import Acquire, Call, Release
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.results import Busy, Claimed
 from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
 from holdlog.domain.names import check_agent
 from holdlog.domain.results import Lost
 from holdlog.domain.state import Reads
 
-MAX_TOLD: Final = 200
+MAX_FACTS: Final = 200
 MAX_CALLS: Final = 8
-GOES_ON_WITHIN: Final = 10 * SECOND
-"""After the end of a conversation that goes on, the next one of its host that says so is the same."""
+RESUME_WITHIN: Final = 10 * SECOND
+"""Microseconds. If a conversation ends in order to be resumed, and its host starts a resumed one within this time, the
+two are the same."""
 _PLACE: Final = "place "
-"""Begins a fact of a row that names another place, as JSON."""
+"""Prefix of a fact in a row that names another place, as JSON."""
 
 
 @contextmanager
 def open_work(call: HookCall, place: Place, paths: Sequence[str], is_own: bool) -> Iterator["Work"]:
-    """The work of a call in a store, which is created if its repository uses holdlog. Raises StoreError,
-    UnavailableError."""
+    """Open the store of a place for a call, and close it after the block. Creates a missing store. `paths`, `is_own`:
+    see Work. Raises StoreError, UnavailableError."""
     if not is_url(place.store) and not os.path.lexists(place.store):
         prepare_folder(place.store, os.environ)
     engine = open_engine(place.store)
@@ -71,7 +72,7 @@ def open_work(call: HookCall, place: Place, paths: Sequence[str], is_own: bool) 
 
 
 class Work:
-    """One call in one store. `paths`: those of its files that belong there; `is_own`: the agent works there."""
+    """One call in one store. `paths`: the files of the call that belong there. `is_own`: the agent works there."""
 
     def __init__(self, call: HookCall, place: Place, paths: Sequence[str], engine: Engine, is_own: bool) -> None:
         self.call, self.place, self.engine = call, place, engine
@@ -79,10 +80,10 @@ class Work:
         self.host = identify_host()
         session = name_session(call.session)
         self._rows = list_conversations(engine.store, self.host, session)
-        servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
+        servers = [it for it in self._rows if it.session.startswith(PROCESS_SESSION) and it.host == self.host]
         self._servers = [it.name for it in servers]
         self.workspaces = self._find_workspaces()
-        times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
+        times = next((it.facts for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
         lease, idle = _read_seconds("lease_seconds", times[0]), _read_seconds("idle_limit", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
         self._ended = self._list_ended()
@@ -90,43 +91,43 @@ class Work:
         self.name = self._row.name
         self._claimed: list[str] = []
         self.new_problem = ""
-        """Why the call is not guarded; empty if the agent knows it already."""
+        """Why the call is not guarded; empty if an earlier call has reported it to the agent."""
         self.released: list[str] = []
-        """What the end of a turn has released."""
+        """The resources that the end of a turn has released."""
         self.former_name = ""
-        """The agent's name before this call, if it has another one since."""
+        """The agent's name before this call, if the call has renamed it."""
         self._losses: list[Lost] = []
         self.held: tuple[Claim, ...] = ()
         """What the agent and its sub-agents hold."""
         self._waiting: tuple[Claim, ...] = ()
-        """The tickets of those that wait for it."""
+        """The tickets of agents that wait for these claims."""
         self._new_waiting: tuple[Claim, ...] = ()
         self._texts: list[str] = []
         self.files = list(self._name_files(paths))
 
     @property
-    def who(self) -> Who:
-        return Who(self.name, self.caller.session)
+    def who(self) -> HolderId:
+        return HolderId(self.name, self.caller.session)
 
     @property
     def others(self) -> set[str]:
-        """The names of the other agents of the conversation, which may be its own."""
+        """The names of the other agents of the conversation. One may be the same as that of this agent."""
         rows = [it for it in self._rows if it.session == self.caller.session]
         return {it.name for it in rows if it.agent != self.call.agent}
 
     @property
     def _describer(self) -> Describer:
-        return Describer(self.name, self.workspaces.spell)
+        return Describer(self.name, self.workspaces.format_name)
 
-    def answer(self) -> Output:
-        """Do what the event requires."""
+    def handle(self) -> Output:
+        """Handle the event of the call. Returns the output for the host."""
         if self._ended:
-            self._go_on()
+            self._resume()
         match self.call.event:
             case "pre-edit":
-                return self._before()
+                return self._check_edit()
             case "post-edit" | "read":
-                return self._after()
+                return self._record_changes()
             case "prompt" | "start":
                 return self._report()
             case "turn-end":
@@ -136,24 +137,24 @@ class Work:
         return Output()
 
     def note_place(self, place: Place) -> None:
-        """Remember, in the agent's own place, that it may hold something in another one."""
+        """Record in this store that the conversation may hold something in the store of another place."""
         self._note_once(f"{_PLACE}{json.dumps(place)}")
 
     def list_places(self) -> list[Place]:
-        """Where else the conversation may hold something."""
+        """The other places where the conversation may hold something."""
         own = [it for it in self._rows if it.session == self.caller.session]
-        told = {fact for row in (*own, *self._ended, self._row) for fact in row.told}
-        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
+        facts = {fact for row in (*own, *self._ended, self._row) for fact in row.facts}
+        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(facts) if fact.startswith(_PLACE)]
 
     def release(self) -> None:
-        """Release what this call has claimed, as another store has denied it."""
+        """Release what this call has claimed, because another store has denied the call."""
         with self._transact(claims="all") as batch:
             for resource in self._claimed:
                 self._decide(Release(self.name, resource), batch)
 
     # --- events
 
-    def _before(self) -> Output:
+    def _check_edit(self) -> Output:
         call = self.call
         if call.called_name is not None:
             self._rename(call.called_name)
@@ -162,7 +163,7 @@ class Work:
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
-        reason = self._find_human() or self._guard() or self._claim()
+        reason = self._check_policy() or self._check_command() or self._claim()
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._describe_losses(), waiting]
         settings = find_settings([file.path for file in self.files])
@@ -171,11 +172,11 @@ class Work:
             return Output(" ".join(filter(None, texts)), "ask")
         return Output(" ".join(filter(None, [reason, *texts])), "deny" if reason is not None else "")
 
-    def _after(self) -> Output:
-        """Record what the agent has read or changed; a change once for each content."""
+    def _record_changes(self) -> Output:
+        """Record the files that the agent has read or changed; a change only if the content differs from the last."""
         is_edit = self.call.event == "post-edit"
         files = [] if self.call.failed else self.files
-        digests = {file: digest_of(file.path) for file in files}
+        digests = {file: hash_content(file.path) for file in files}
         with self._transact(files) as batch:
             known = self._read_known(files)
             changes: list[tuple[str, str | None]] = []
@@ -185,17 +186,17 @@ class Work:
                     continue
                 if is_edit and (digest == MISSING or len(digest) == 64):
                     changes.append((file.resource, None if digest == MISSING else digest))
-                self._put_file(file, digest, batch, row.made if row is not None else 0)
+                self._put_file(file, digest, batch, row.grant if row is not None else 0)
             self._note_call(batch, ends=self.call.id if is_edit else None, changes=changes)
         texts = (
             self._describe_losses(),
-            self._compare() if is_edit else "",
+            self._report_others_files() if is_edit else "",
             self._describe_waiting(self._new_waiting),
         )
         return limit(" ".join(filter(None, texts)))
 
     def _report(self) -> Output:
-        """What the agent must know at the start, and with each prompt."""
+        """Report losses, claims and waiters at the start of a conversation and with each prompt."""
         with self._transact() as batch:
             self._note_call(batch, ends="*")
         describer, is_start = self._describer, self.call.event == "start"
@@ -210,12 +211,13 @@ class Work:
         return limit(f"holdlog: {'; '.join(parts)}." if parts and self.call.reaches_agent else "")
 
     def _end_turn(self) -> None:
-        """Release what the agent has claimed and not changed, or what git has committed since."""
+        """Release the files that hooks claimed for the agent, if it did not change them, or if git has committed the
+        changes."""
         with self._transact() as batch:
             self._note_call(batch, ends="*")
             held = {it.key for it in self.held if it.who == self.who}
             rows = [Known(*row) for row in self._execute(sql.MADE, self._key)]
-            rows = [row for row in rows if (row.resource, row.made) in held]
+            rows = [row for row in rows if (row.resource, row.grant) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
         changed = [row for row in rows if outcomes[row.resource] != "released"]
         uncommitted = list_uncommitted(self.place.root, [row.path for row in changed])
@@ -227,12 +229,12 @@ class Work:
                     self._decide(Release(self.name, row.resource, outcome=outcomes[row.resource]), batch)
 
     def _end(self) -> None:
-        """A sub-agent has ended, or the conversation: release all that it holds and waits for."""
+        """Release all that a sub-agent or a conversation that has ended holds or waits for."""
         call = self.call
         is_session = call.event == "session-end"
         if not is_session and not call.agent:
             return
-        if is_session and call.resumes:  # under another id
+        if is_session and call.resumes:  # it continues under another id, which takes over its claims
             with self.engine.write_alone() as batch:
                 for row in [it for it in self._rows if it.session == self.caller.session]:
                     ended = row._replace(has_ended=True, calls={}, seen_at=batch.steady)
@@ -254,25 +256,25 @@ class Work:
     # --- claims
 
     def _claim(self) -> str | None:
-        """Claim all that the call changes, or nothing. Returns why it is denied."""
+        """Claim all files that the call changes, or none. Returns why the call is denied, None if it is allowed."""
         elsewhere = {file.resource: self.workspaces.list_elsewhere(file.resource) for file in self.files}
         more = tuple(name for others in elsewhere.values() for _, name in others)
         with self._transact(self.files, more) as batch:
             known = self._read_known(self.files)
             blocked = [file for file in self.files if file.mode != "warn"]
-            busy = self._take(blocked, known, batch) if blocked else None
+            busy = self._acquire(blocked, known, batch) if blocked else None
             if busy is not None:
                 reason: str | None = self._describer.describe_denial(busy, self._has_server())
             else:
                 for file in self.files:
-                    if file.mode == "warn" and (other := self._take([file], known, batch)) is not None:
+                    if file.mode == "warn" and (other := self._acquire([file], known, batch)) is not None:
                         self._texts.append(self._describer.describe_warning(other))
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
-            self._note_call(batch, begins=self.call.id if reason is None and self._may_change_files() else None)
+            self._note_call(batch, begins=self.call.id if reason is None and self._begins_call() else None)
         return reason
 
-    def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
+    def _acquire(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
         first, *rest = [file.resource for file in files]
         result = self._decide(Acquire(first, self.name, also=rest or None), batch)
         if not isinstance(result, Claimed):
@@ -282,9 +284,9 @@ class Work:
             row, version = known.get(file.resource), versions[file.resource]
             grant = batch.state.board.claims.get((file.resource, version))
             is_new = grant is not None and grant.position > batch.head.position
-            if is_new or (row is not None and row.made):
+            if is_new or (row is not None and row.grant):
                 self._claimed += [file.resource] if is_new else []
-                self._put_file(file, row.digest if row is not None else digest_of(file.path), batch, version, row)
+                self._put_file(file, row.digest if row is not None else hash_content(file.path), batch, version, row)
         return None
 
     def _warn_of_others(self, elsewhere: dict[str, list[tuple[str, str]]], batch: Batch) -> None:
@@ -305,11 +307,11 @@ class Work:
         reason, mode = None, read_policy(self.place.root).stale_reads
         for file in self.files:
             row = known.get(file.resource)
-            if row is None or (digest := digest_of(file.path)) == row.digest:
+            if row is None or (digest := hash_content(file.path)) == row.digest:
                 continue
             own = batch.state.board.find_own(file.resource, self.who)
-            is_made = row.made or file.resource in self._claimed
-            self._put_file(file, digest, batch, own.version if is_made and own is not None else 0)
+            is_by_hook = row.grant or file.resource in self._claimed
+            self._put_file(file, digest, batch, own.version if is_by_hook and own is not None else 0)
             change = self._find_change(file.resource, row.at)
             text = self._describer.describe_stale(file.resource, change)
             if mode == "deny" and change is not None:
@@ -319,7 +321,8 @@ class Work:
         return reason
 
     def _find_change(self, resource: str, since: int) -> tuple[int, str, bool] | None:
-        """When another agent has changed a file since then, who, and whether it removed it."""
+        """The last change of a file by another agent since a time (microseconds since 1970): when, by which agent, and
+        whether it removed the file."""
         for at, by, session, digest in self._execute(sql.CHANGES_SINCE, {"stream": f"claim:{resource}", "version": 0}):
             if at < since:
                 break
@@ -328,17 +331,17 @@ class Work:
         return None
 
     def _find_outcome(self, row: Known) -> Outcome:
-        """What the agent has done to a file since it was granted."""
-        changes = self._execute(sql.CHANGES_SINCE, {"stream": f"claim:{row.resource}", "version": row.made})
+        """What the agent has done to a file since the claim was granted."""
+        changes = self._execute(sql.CHANGES_SINCE, {"stream": f"claim:{row.resource}", "version": row.grant})
         own = [change for change in changes if change[2] == self.caller.session]
         if own:
             return "deleted" if own[0][3] is None else "modified"
-        return "modified" if row.path and digest_of(row.path) != row.digest else "released"
+        return "modified" if row.path and hash_content(row.path) != row.digest else "released"
 
     # --- the agent
 
     def _find_row(self, agent: str) -> Conversation:
-        """The row of an agent of this conversation, or a new one. A conversation that goes on under another id keeps
+        """The row of an agent of this conversation, or a new one. A conversation that resumes under another id keeps
         its names."""
         session = self.caller.session
         earlier = {it.agent: it for it in self._rows if it.session == session} | {it.agent: it for it in self._ended}
@@ -352,17 +355,17 @@ class Work:
         return Conversation(session, agent, name, self.host or "-", 0, {}, False, ())
 
     def _list_ended(self) -> list[Conversation]:
-        """The agents of the conversation that goes on as this one: its host says so at the start, and it is the only
-        one that has just ended there."""
+        """The agents of the conversation that this one resumes: if the host reports a resumption at the start, and only
+        one conversation of the host has just ended."""
         if self.call.event != "start" or not self.call.resumes:
             return []
-        since, session = self.engine.store.steady() - GOES_ON_WITHIN, self.caller.session
+        since, session = self.engine.store.steady() - RESUME_WITHIN, self.caller.session
         ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         ended = [it for it in ended if it.seen_at >= since]
         return ended if len({it.session for it in ended}) == 1 else []
 
-    def _go_on(self) -> None:
-        """Take over from the conversation that goes on as this one, after /clear or another resumption."""
+    def _resume(self) -> None:
+        """Take over the claims and records of the conversation that this one resumes, as after /clear."""
         moved = {"before": self._ended[0].session, "session": self.caller.session}
         with self._transact(claims="all") as batch:
             self._decide(Adopt(moved["before"]), batch)
@@ -373,8 +376,8 @@ class Work:
             self._execute(sql.MOVE_FILES, moved)
 
     def _rename(self, name: str) -> None:
-        """The agent calls itself so in our tools: what hooks have claimed for it gets that name, as another name is
-        another holder. Sub-agents that hooks have named stay sub-agents."""
+        """Give the claims that hooks acquired for the agent the name that it passes to our tools: another name would be
+        another holder. Its sub-agents that hooks have named are renamed, too."""
         try:
             name = check_agent(name)
         except ValueError:
@@ -388,9 +391,9 @@ class Work:
             own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
             below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
             for row in (before, *below):
-                made = self._execute(sql.MADE, {"session": row.session, "agent": row.agent})
+                claimed = self._execute(sql.MADE, {"session": row.session, "agent": row.agent})
                 renamed = row._replace(name=name + row.name.removeprefix(before.name))
-                grants = tuple((it[0], it[4]) for it in made)
+                grants = tuple((it[0], it[4]) for it in claimed)
                 self._decide(Rename(row.name, renamed.name, grants), batch)
                 self._execute(sql.PUT_CONVERSATION, renamed.encode())
 
@@ -402,27 +405,28 @@ class Work:
         changes: Sequence[tuple[str, str | None]] = (),
         is_kept: bool = True,
     ) -> None:
-        """Count the call of the agent, and write its row if it changed. `begins`, `ends`: ids of calls, `*`: all."""
+        """Count the call of the agent, and write its row if it changed. `begins`, `ends`: the id of a call that starts
+        or has ended; `*`: all. `is_kept`: unless the row will be removed."""
         lasts = self.caller.idle_limit if self.call.command else self.caller.lease
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
         self._decide(Call(self.name, None, begins, lasts, ends, tuple(changes)), batch)
-        self._look(batch.state.board)
+        self._read_board(batch.state.board)
         calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
-        told = self._row.told
+        facts = self._row.facts
         self._new_waiting = ()
         if self.call.reaches_agent:
-            self._new_waiting = tuple(it for it in self._waiting if _ticket_key(it) not in told)
-            told += tuple(map(_ticket_key, self._new_waiting))
-        row = self._row._replace(calls=calls, told=told[-MAX_TOLD:])
+            self._new_waiting = tuple(it for it in self._waiting if _ticket_key(it) not in facts)
+            facts += tuple(map(_ticket_key, self._new_waiting))
+        row = self._row._replace(calls=calls, facts=facts[-MAX_FACTS:])
         is_old = batch.steady - row.seen_at > self.caller.idle_limit // 8
         if is_kept and (is_old or row not in self._rows):
             self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
         self._row = row
 
-    def _look(self, board: Board) -> None:
+    def _read_board(self, board: Board) -> None:
         if not board.is_quiet and self.call.reaches_agent:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
@@ -436,7 +440,8 @@ class Work:
         self._waiting = tuple(it for it in waiters if it.who != own and wants(it, resources))
 
     def _find_announcement(self) -> str | None:
-        """How to announce the call to a server of the host, which does not know the conversation; None: not at all."""
+        """How the row announces the call to a server of the host, which cannot know the conversation otherwise; None if
+        it need not be announced."""
         if self.call.called_name is not None:
             return name_call(self.name)
         if not self.call.command:
@@ -449,17 +454,17 @@ class Work:
         """Whether the agent's host runs a server of this store."""
         return any(map(is_alive, self._servers))
 
-    def _may_change_files(self) -> bool:
-        """Whether its end will be awaited: a command that only reads begins no call."""
+    def _begins_call(self) -> bool:
+        """Whether the call counts as open until its end is reported: a command that only reads does not."""
         return (
             not self.call.command or self.call.targets.reports or bool(self.call.targets.git or self.call.targets.paths)
         )
 
     def _note_once(self, fact: str) -> bool:
-        """Note that the agent knows a fact. Returns whether it is news to it."""
-        if fact in self._row.told:
+        """Record that a fact is reported to the agent. Returns False if it already was."""
+        if fact in self._row.facts:
             return False
-        self._row = self._row._replace(told=(*self._row.told, fact))
+        self._row = self._row._replace(facts=(*self._row.facts, fact))
         return True
 
     def _describe_losses(self) -> str:
@@ -500,7 +505,7 @@ class Work:
             rule, below = read_policy(root).find_rule(inside), ""
         return rule.mode, below
 
-    def _find_human(self) -> str | None:
+    def _check_policy(self) -> str | None:
         for file in self.files:
             if file.mode == "human":
                 name = shorten(os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/"))
@@ -508,8 +513,9 @@ class Work:
                 return f"holdlog: only a person may change {name} ({FILE}). {remedy}."
         return None
 
-    def _guard(self) -> str | None:
-        """Why a shell command is denied, because of its commands of holdlog or git. Notes what it finds otherwise."""
+    def _check_command(self) -> str | None:
+        """Why a shell command is denied because of the commands of holdlog or git in it; None if it is allowed. Then it
+        records the state of the files that the command may change."""
         if self.call.targets.own and (denial := self._shell().judge_own(self.call.targets.own)):
             return str(denial)
         if self.call.reading is None:
@@ -520,14 +526,14 @@ class Work:
             self._shell().note(self.call.reading, self.call.folder, self.call.id)
         return denial or None
 
-    def _compare(self) -> str:
-        """What the command did to files of others."""
+    def _report_others_files(self) -> str:
+        """Describe what the command did to files of other agents; empty if nothing."""
         key = {"session": self.caller.session, "agent": f"before {self.call.id}"}
         has_marks = self.call.command and self.engine.store.read(sql.MARKS, key)
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
-        from holdlog.adapters.hooks.commands import ShellCall  # which only commands need
+        from holdlog.adapters.hooks.commands import ShellCall  # only shell commands need it
 
         return ShellCall(self.engine, self.who, self.caller, self.workspaces, self.place.store)
 
@@ -535,14 +541,14 @@ class Work:
 
     @contextmanager
     def _transact(self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
-        """A transaction, with the rows as another hook of the agent may just have left them."""
+        """A transaction that first reads the rows again: another hook of the agent may have changed them."""
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
         with self.engine.write_alone([(reads, self.caller)]) as batch:
-            told = self._row.told
+            facts = self._row.facts
             self._rows = list_conversations(self.engine.store, self.host, self.caller.session)
             self._row = self._find_row(self.call.agent)
-            self._row = self._row._replace(told=tuple(dict.fromkeys((*self._row.told, *told))))
+            self._row = self._row._replace(facts=tuple(dict.fromkeys((*self._row.facts, *facts))))
             self.name = self._row.name
             yield batch
 
@@ -563,9 +569,9 @@ class Work:
         rows = self._execute(sql.FILES, {**self._key, "names": names})
         return {row[0]: Known(*row) for row in rows}
 
-    def _put_file(self, file: File, digest: str, batch: Batch, made: int, row: Known | None = None) -> None:
+    def _put_file(self, file: File, digest: str, batch: Batch, grant: int, row: Known | None = None) -> None:
         at = row.at if row is not None else batch.at
-        facts = {"resource": file.resource, "path": file.path, "digest": digest, "at": at, "made": made}
+        facts = {"resource": file.resource, "path": file.path, "digest": digest, "at": at, "made": grant}
         self._execute(sql.PUT_FILE, {**self._key, **facts})
 
 

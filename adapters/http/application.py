@@ -99,7 +99,7 @@ def list_probes(calls: Calls) -> list[Route]:
         return render({"status": "ok"})
 
     async def is_ready(request: Request) -> Response:
-        """Whether the store can be read, and the server goes on."""
+        """Whether the store can be read, and the server is not stopping."""
         try:
             await calls.in_pool(calls.engine.store.read, STORE_ID, {})
         except HoldlogError as refusal:

@@ -105,7 +105,7 @@ class Cancellable:
         self._task.cancel()
 
     async def ping(self) -> None:
-        """Show the client that its call goes on."""
+        """Show the client that its call still runs."""
 
     def _start(self) -> None:
         self._watching = asyncio.ensure_future(self._watch())
@@ -183,7 +183,7 @@ class Calls(AsyncSteps):
 
     async def carry_out(self, operation: Operation, caller: Caller, access: Access, surface: Surface) -> Object:
         """As `respond`, of arguments that have been checked. Raises HoldlogError."""
-        access.check(operation, self.names.spell)
+        access.check(operation, self.names.format_name)
         await self.authenticator.check_author(operation, access)
         waits = find_wait(operation)
         if waits is not None and not self.ending.is_set():

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: pages of the log, or a stream of server-sent events that goes on where a client lost it."""
+"""`GET /v1/events`: pages of the log, or a stream of server-sent events, which a client can resume."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -52,7 +52,7 @@ async def _open(calls: Calls, request: Request, arguments: Object, caller: Calle
 async def _follow(
     calls: Calls, request: Request, page: Object, arguments: Object, caller: Caller
 ) -> AsyncIterator[ServerSentEvent]:
-    """The id of the last event of a page is its bookmark, so that no other history goes on there."""
+    """The id of the last event of a page is its bookmark, so that a client cannot resume in another history."""
     position = None
     while True:
         for event in page["events"]:

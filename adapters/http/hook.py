@@ -27,7 +27,7 @@ HINT: Final = "pass them to the tools of holdlog as agent and receipt"
 
 
 class RemoteHooks:
-    """Whatever fails is an error status, which lets the host go on and shows it that the edit is not guarded."""
+    """A failure gets an error status: the host continues, and sees that the edit is not guarded."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -43,7 +43,7 @@ class RemoteHooks:
         try:
             access.require_store("claim")
             options = read_query(request, None, ("event", "root", "agent"))
-            output = await self._answer(parse_json(body), options, access)
+            output = await self._handle(parse_json(body), options, access)
         except InputError as error:
             return fail(400, str(error))
         except HoldlogError as refusal:
@@ -53,7 +53,7 @@ class RemoteHooks:
             return render_object(BUG, 500)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
-    async def _answer(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
+    async def _handle(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
         call = parse(fields, options.get("event"))
         if call is None:
             return {}
@@ -61,7 +61,7 @@ class RemoteHooks:
             call = call._replace(targets=find_call_targets(call, fields))
         work = RemoteWork(self._calls, call, access, options)
         await self._calls.authenticator.check_author(Call(work.name), access)  # type: ignore[arg-type]  # has an agent
-        return render(call, await self._calls.in_pool(work.answer))
+        return render(call, await self._calls.in_pool(work.handle))
 
 
 class RemoteWork:
@@ -79,7 +79,7 @@ class RemoteWork:
         lease = round(calls.limits.lease_seconds * SECOND)
         self._caller = Caller(name_session(call.session), access.principal, lease=lease, is_shared=True)
 
-    def answer(self) -> Output:
+    def handle(self) -> Output:
         """Blocks."""
         call, output, begins, ends = self._call, Output(), None, "*"
         match call.event:
@@ -109,7 +109,7 @@ class RemoteWork:
             return Output()
         first, *rest = resources
         result = self._engine.run(Acquire(first, self.name, also=rest or None), self._caller)
-        describer = Describer(self.name, self._names.spell)
+        describer = Describer(self.name, self._names.format_name)
         lost = "; ".join(describer.describe_losses(result.lost or (), ()))
         text = f"holdlog: {lost}." if lost else ""
         if result.status != "busy":

@@ -21,7 +21,7 @@ from holdlog.domain.refusals import HoldlogError, InvalidError
 VERSION: Final = "/v1"
 BY_HAND: Final = ("events",)
 GONE: Final = 499
-"""The code of a response that nobody reads, as of nginx."""
+"""The code of a response that nobody reads, as in nginx."""
 HEADERS: Final = ("holdlog-session", "idempotency-key", "holdlog-correlation")
 
 

@@ -108,7 +108,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _has_tokens(engine: Engine) -> bool:
-    return bool(engine.ask(TokenList(limit=1)).tokens)
+    return bool(engine.query(TokenList(limit=1)).tokens)
 
 
 def _is_loopback(host: str) -> bool:

@@ -51,11 +51,11 @@ class VersionedItem(SearchItem):
 
     __slots__ = ("principal", "updated_by", "version")
 
-    def __init__(self, view: Reader, record: StateRecord, labels: Labels) -> None:
+    def __init__(self, snapshot: Reader, record: StateRecord, labels: Labels) -> None:
         created_at = record.updated_at
         if record.version > 1:
             stream = value_stream(record.namespace, record.key)
-            created_at = utc(view.read(sql.TIME_OF_VERSION, {"stream": stream, "version": 1})[0][1])
+            created_at = utc(snapshot.read(sql.TIME_OF_VERSION, {"stream": stream, "version": 1})[0][1])
         super().__init__(labels, record.key, record.value, created_at, record.updated_at)
         self.version = record.version
         self.updated_by = record.updated_by
@@ -71,65 +71,65 @@ def prepare_read(operation: Op) -> Callable[[Reader], Result]:
     match operation:
         case GetOp(namespace=labels, key=key):
             query = Get.parse({"namespace": join_labels(labels), "key": key})
-            return lambda view: _get(view, query, labels)
+            return lambda snapshot: _get(snapshot, query, labels)
         case SearchOp():
             _require_page(operation)
             _require_operators(operation.filter)
             join_labels(operation.namespace_prefix)
-            return lambda view: _search(view, operation)
+            return lambda snapshot: _search(snapshot, operation)
         case ListNamespacesOp():
             _require_page(operation)
-            return lambda view: _list_namespaces(view, operation)
+            return lambda snapshot: _list_namespaces(snapshot, operation)
         case _:
             raise InvalidError("ops: must be GetOp, PutOp, SearchOp or ListNamespacesOp")
 
 
-def _get(view: Reader, query: Get, labels: Labels) -> VersionedItem | None:
+def _get(snapshot: Reader, query: Get, labels: Labels) -> VersionedItem | None:
     """Raises InvalidError for a value that is not an object: another program wrote it, and it is not hidden."""
     try:
-        record = query.read(view)
+        record = query.read(snapshot)
     except NotFoundError:
         return None
     if not isinstance(record.value, dict):
         raise InvalidError(f"{record.namespace}/{record.key}: its value is not an object, as items are")
-    return VersionedItem(view, record, labels)
+    return VersionedItem(snapshot, record, labels)
 
 
-def _search(view: Reader, search: SearchOp) -> Any:
+def _search(snapshot: Reader, search: SearchOp) -> Any:
     """Items below the labels that match, the newest first. Reads all of them."""
     fitting = (
         (-record.updated_at.timestamp(), record.namespace, record.key, labels, record)
-        for labels, record in _scan_below(view, search.namespace_prefix)
+        for labels, record in _scan_below(snapshot, search.namespace_prefix)
         if isinstance(record.value, dict) and _is_match(record.value, search.filter or {})
     )
     newest = nsmallest(search.offset + search.limit, fitting)[search.offset :]
-    return [VersionedItem(view, record, labels) for *_, labels, record in newest]
+    return [VersionedItem(snapshot, record, labels) for *_, labels, record in newest]
 
 
-def _scan_below(view: Reader, prefix: Labels) -> Iterator[tuple[Labels, StateRecord]]:
+def _scan_below(snapshot: Reader, prefix: Labels) -> Iterator[tuple[Labels, StateRecord]]:
     text = join_labels(prefix)
     ranges = (namespace_prefix(text), namespace_prefix(f"{text}/")[:-1]) if prefix else ("record:",)
     for first in ranges:
-        parameters = {"first": first, "end": end_of_range(first), "after": "", "now": view.now()}
-        for row in scan(view, sql.RECORDS, parameters, NO_LIMIT):
-            record = show_record(row, view.now())
+        parameters = {"first": first, "end": end_of_range(first), "after": "", "now": snapshot.now()}
+        for row in scan(snapshot, sql.RECORDS, parameters, NO_LIMIT):
+            record = show_record(row, snapshot.now())
             if (labels := split_namespace(record.namespace)) is not None:
                 yield labels, record
 
 
-def _list_namespaces(view: Reader, operation: ListNamespacesOp) -> Any:
-    parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
-    namespaces = {split_stream(stream)[0] for (stream,) in view.read(sql.LIVE_STREAMS, parameters)}
+def _list_namespaces(snapshot: Reader, operation: ListNamespacesOp) -> Any:
+    parameters = {"first": "record:", "end": end_of_range("record:"), "now": snapshot.now()}
+    namespaces = {split_stream(stream)[0] for (stream,) in snapshot.read(sql.LIVE_STREAMS, parameters)}
     conditions = operation.match_conditions or ()
     selected = {
         labels[: operation.max_depth]
         for labels in map(split_namespace, namespaces)
-        if labels is not None and all(_meets(condition, labels) for condition in conditions)
+        if labels is not None and all(_matches(condition, labels) for condition in conditions)
     }
     return sorted(selected)[operation.offset : operation.offset + operation.limit]
 
 
-def _meets(condition: MatchCondition, labels: Labels) -> bool:
+def _matches(condition: MatchCondition, labels: Labels) -> bool:
     path = tuple(condition.path)
     part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
     return len(part) == len(path) and all(expected in (_ANY, label) for expected, label in zip(path, part, strict=True))
@@ -343,9 +343,9 @@ class HoldlogStore(AsyncSteps, BaseStore):
         results: list[Result] = [None] * len(operations)
 
         def read_all() -> None:
-            with self._engine.store.snapshot() as view:
+            with self._engine.store.snapshot() as snapshot:
                 for at, read in reads.items():
-                    results[at] = read(view)
+                    results[at] = read(snapshot)
 
         if reads:
             yield read_all
@@ -368,13 +368,13 @@ class HoldlogStore(AsyncSteps, BaseStore):
 def _describe_put(put: PutOp) -> dict[str, Any]:
     if not put.namespace:
         raise InvalidNamespaceError("a namespace must have a label")
-    about: dict[str, Any] = {"namespace": join_labels(put.namespace), "key": put.key}
-    about |= {"expected_version": getattr(put, "expected_version", None)}
+    fields: dict[str, Any] = {"namespace": join_labels(put.namespace), "key": put.key}
+    fields |= {"expected_version": getattr(put, "expected_version", None)}
     if put.value is None:
-        return about | {"op": "discard"}
+        return fields | {"op": "discard"}
     if not isinstance(put.value, Mapping):
         raise InvalidError("value: must be an object")
     if not isinstance(put.ttl, (int, float)) and put.ttl is not None:
         raise InvalidError("ttl: must be a number of minutes")
     seconds = None if put.ttl is None else put.ttl * MINUTE
-    return about | {"op": "set", "value": dict(put.value), "ttl_seconds": seconds}
+    return fields | {"op": "set", "value": dict(put.value), "ttl_seconds": seconds}

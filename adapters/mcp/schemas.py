@@ -41,7 +41,7 @@ def _inline(schema: Schema, definitions: Schema) -> Schema:
     if "$ref" in schema:
         return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions) | _describe(schema)
     if options := schema.get("oneOf") or schema.get("anyOf"):
-        return _unite([_inline(option, definitions) for option in options], "oneOf" in schema) | _describe(schema)
+        return _merge([_inline(option, definitions) for option in options], "oneOf" in schema) | _describe(schema)
     small = {name: part for name, part in schema.items() if name not in _DROPPED and not _is_needless(name, part)}
     if "const" in small:
         small["enum"] = [small.pop("const")]
@@ -64,7 +64,7 @@ def _is_needless(name: str, part: Any) -> bool:
     return (name == "default" and part in (None, "", False)) or (is_bound and (part >= _HUGE or part == 0))
 
 
-def _unite(options: list[Schema], is_tagged: bool) -> Schema:
+def _merge(options: list[Schema], is_tagged: bool) -> Schema:
     """Objects of several kinds become one object; the model checks each kind. Null means that an argument is left
     out."""
     options = [option for option in options if option != {"type": "null"}]

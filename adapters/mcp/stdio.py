@@ -16,7 +16,7 @@ from fastmcp.server.context import reset_transport, set_transport
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
-    MADE_UP,
+    PROCESS_SESSION,
     Adopt,
     Conversation,
     enter_server,
@@ -109,7 +109,7 @@ class Calls(AsyncSteps):
 
     def announce(self, change: Callable[[Engine, Caller], None]) -> None:
         """Let the hooks of this server's host know of it, or of its end."""
-        if self._caller.session.startswith(MADE_UP):
+        if self._caller.session.startswith(PROCESS_SESSION):
             with suppress(HoldlogError):  # a store that cannot be written can be read
                 change(self._engine, self._caller)
 
@@ -130,7 +130,7 @@ def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
     """Who makes a call with this metadata. Raises InvalidError."""
     session, request_id, task = read_labels(meta)
     caller = caller._replace(request_id=request_id, correlation_id=task)
-    if caller.is_shared:  # whoever started this process named its session
+    if caller.is_shared:  # the user named the session when starting this process
         return caller
     return caller if session is None else caller._replace(session=require_session(session), is_shared=True)
 
@@ -156,7 +156,7 @@ def serve(settings: "Settings") -> NoReturn:
 
 def make_caller(settings: "Settings") -> Caller:
     """Who makes the calls that name no session: this process, until hooks say in which conversation it acts."""
-    session = MADE_UP + secrets.token_hex(8) if settings.session is None else require_session(settings.session)
+    session = PROCESS_SESSION + secrets.token_hex(8) if settings.session is None else require_session(settings.session)
     lease, limit = round(settings.lease_seconds * SECOND), round(settings.idle_limit * SECOND)
     caller = Caller(session, host=identify_host(), handle=name_handle(), lease=lease, idle_limit=limit)
     return caller._replace(is_shared=settings.session is not None)

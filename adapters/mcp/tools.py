@@ -34,7 +34,7 @@ INSTRUCTIONS: Final = {
     " and release() with the outcome when you are done. busy: work on something else, or call claim() with"
     " wait_seconds=30 to queue. Use one agent name in all calls: your tool and four random characters, such as"
     " claude-7f3a; a sub-agent appends /task. If a grant has a receipt, pass it in later calls. If a response contains"
-    " lost, you no longer hold those claims: call claim() again before you go on.",
+    " lost, you no longer hold those claims: call claim() again before you continue.",
     "state": "Shared values have versions: read with get(), write with set() and the version you read. On conflict,"
     " merge your change into actual_value and write again. A guard names claims that a write relies on.",
     "power": "The store can compute: update() adds to a number or a list without a version, transact() runs several"

@@ -199,7 +199,7 @@ class Subscriber:
         if (await js.stream_info(stream)).state.first_seq > begin:
             raise NatsError(
                 f"the stream has no events {begin} to {until - 1} any more; pass --db to read them from the log, or"
-                f" --after {until - 1} to go on without them"
+                f" --after {until - 1} to continue without them"
             )
         message = await js.get_msg(stream, begin, f"{name_root(self._id)}.>", next=True)
         if (message.seq or 0) < until:
@@ -315,9 +315,9 @@ def run(words: list[str]) -> int:
     add_nats(parser)
     parser.add_argument("--after", metavar="PLACE", help="begin after this position or bookmark (default: now)")
     parser.add_argument("--subject", action="append", default=[], metavar="PATTERN", help="only these; repeatable")
-    parser.add_argument("--durable", metavar="NAME", help="go on where the subscriber of this name ended")
+    parser.add_argument("--durable", metavar="NAME", help="continue where the subscriber of this name ended")
     parser.add_argument("--store", metavar="ID", help="a store that is elsewhere, if several publish there")
-    parser.add_argument("--limit", type=int, metavar="N", help="end after so many")
+    parser.add_argument("--limit", type=int, metavar="N", help="end after this many events")
     options = parser.parse_args(words)
     if options.limit is not None and options.limit < 1:
         raise InvalidError("--limit: must be at least 1")

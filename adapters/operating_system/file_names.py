@@ -48,20 +48,20 @@ def encode_path(path: str, length: int = MAX_NAME) -> str:
         whole += 1
     if not whole:
         raise ValueError(f"must have at most {MAX_NAME} characters")
-    return "/".join((*names[:whole], "" if is_folder else _digest_of("/".join(names[whole:]))))
+    return "/".join((*names[:whole], "" if is_folder else _hash_name("/".join(names[whole:]))))
 
 
 def _encode(segment: str, is_first: bool, is_last: bool) -> str:
-    positions = _positions(segment, is_first, is_last)
+    positions = _list_positions(segment, is_first, is_last)
     if not positions and not _is_encoded(segment, is_first, is_last):
         return segment
     return "".join(
-        "".join(f"%{byte:02x}" for byte in _bytes_of(character)) if character == "%" or at in positions else character
+        "".join(f"%{byte:02x}" for byte in _to_bytes(character)) if character == "%" or at in positions else character
         for at, character in enumerate(segment)
     )
 
 
-def _positions(segment: str, is_first: bool, is_last: bool) -> set[int]:
+def _list_positions(segment: str, is_first: bool, is_last: bool) -> set[int]:
     """Where a segment has what a resource must not have."""
     positions = {at for at, character in enumerate(segment) if character in _PATTERN or not is_printable(character)}
     if is_first and segment.startswith(" "):
@@ -80,21 +80,21 @@ def _is_encoded(segment: str, is_first: bool, is_last: bool) -> bool:
     """Whether another segment is encoded as this one."""
     if "%" not in segment:
         return False
-    octets = _ENCODED.sub(lambda it: bytes([int(it[1], 16)]), _bytes_of(segment))
+    octets = _ENCODED.sub(lambda it: bytes([int(it[1], 16)]), _to_bytes(segment))
     plain = octets.decode(errors="surrogateescape")
     is_other = plain != segment and _encode(plain, is_first, is_last) == segment
     return is_other or _SHORTENED.search(segment) is not None
 
 
 def _shorten(segment: str) -> str:
-    return segment if len(segment) <= MAX_SEGMENT else f"{segment[:_KEPT]}{_digest_of(segment)}"
+    return segment if len(segment) <= MAX_SEGMENT else f"{segment[:_KEPT]}{_hash_name(segment)}"
 
 
-def _digest_of(text: str) -> str:
-    return f"{_MARK}{sha256(_bytes_of(text)).hexdigest()[:_DIGEST]}"
+def _hash_name(text: str) -> str:
+    return f"{_MARK}{sha256(_to_bytes(text)).hexdigest()[:_DIGEST]}"
 
 
-def _bytes_of(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     """UTF-8, and the bytes of a file name that are not (PEP 383)."""
     try:
         return text.encode(errors="surrogateescape")

@@ -56,7 +56,8 @@ class Workspace(NamedTuple):
             return "/".join(absolute.split("/")[self.root.count("/") + 1 :])
         return None
 
-    def spell(self, path: str) -> str:
+    def fold_path(self, path: str) -> str:
+        """The one form of a path of this workspace: NFC, and lower case if its file system folds case."""
         return normalize("NFC", path.casefold() if self.folds else path)
 
 
@@ -108,7 +109,7 @@ class Workspaces:
             if self.known:
                 raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
             return path if self._is_absolute else name
-        resource = check_resource(self._prefix(*place) + place[0].spell(place[1]))
+        resource = check_resource(self._prefix(*place) + place[0].fold_path(place[1]))
         if is_new:
             self._require_one_file(resource)
         return resource
@@ -121,12 +122,12 @@ class Workspaces:
             if place is None:
                 return encode_path(normalize("NFC", path)) if self._is_absolute and not self.known else None
             prefix = self._prefix(*place)
-            return prefix + encode_path(place[0].spell(place[1]), MAX_NAME - len(prefix))
+            return prefix + encode_path(place[0].fold_path(place[1]), MAX_NAME - len(prefix))
         except ValueError:
             return None
 
-    def spell(self, resource: str) -> str:
-        """A resource so that `resolve` accepts it: in full, if bare paths are relative to another folder here."""
+    def format_name(self, resource: str) -> str:
+        """A name that `resolve` accepts for a resource: full, if bare paths are relative to another folder here."""
         default = next((it for it in self.known if it.is_bare), None)
         if "://" in resource or resource.startswith("/") or default is None or default.root == self.start:
             return resource
@@ -146,7 +147,7 @@ class Workspaces:
         return f"{own[0].root}/{path}" if own else None
 
     def find_doubt(self, resource: str) -> str:
-        """Why a claim probably protects nothing; empty if it does. `folder`: the name of one without the slash does not
+        """Why a claim probably protects nothing; empty if it protects a file. `folder`: its name without the slash does
         contain what is below it. `missing`: no such file exists, and probably none will: its folder is missing, too, or
         it is a bare word without slash or dot."""
         path = self.find_file(resource)

@@ -37,7 +37,7 @@ def check_event_id(text: str) -> str:
     return text
 
 
-class Verify(Query, name="verify", group="audit", words="checkpoint", scope="admin"):
+class Verify(Query, name="verify", group="audit", positional="checkpoint", scope="admin"):
     """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events that
     were removed at its end, or another history, show only against a checkpoint that is kept elsewhere."""
 
@@ -50,9 +50,9 @@ class Verify(Query, name="verify", group="audit", words="checkpoint", scope="adm
         place = _CHECKPOINT.fullmatch(self.checkpoint) if self.checkpoint is not None else None
         known = (int(place[1]), place[2]) if place is not None else None
         try:
-            with reader.snapshot() as view:
-                chain = verify_log(view, known)
-                for change in check.list_changes(view, chain.claims):
+            with reader.snapshot() as snapshot:
+                chain = verify_log(snapshot, known)
+                for change in check.list_changes(snapshot, chain.claims):
                     return Damaged("views", f"the view of {change.row} differs from the log; run doctor --rebuild")
         except DamageError as error:
             return error.damage
@@ -72,7 +72,7 @@ class MakeCheckpoint(Query, name="checkpoint", group="audit"):
         return Checkpoint(position, bytes(digest).hex(), utc(at))
 
 
-class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
+class Redact(Task, name="redact", group="audit", positional="event", scope="admin"):
     """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so that
     the log verifies. Write or delete a current value first, and release a live claim. Backups and exports keep the
     text."""
@@ -96,9 +96,9 @@ class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
         count = after = 0
         try:
             while True:
-                with engine.store.snapshot() as view:
-                    texts = self._find(view, after)
-                    former = [text for text in texts if not redact.is_current(view, text)]
+                with engine.store.snapshot() as snapshot:
+                    texts = self._find(snapshot, after)
+                    former = [text for text in texts if not redact.is_current(snapshot, text)]
                 if self.event is not None and len(former) < len(texts):
                     raise CurrentError("event: is a current value, or the note of a live claim; replace it first")
                 done, position = self._remove(engine, caller, former)
@@ -109,11 +109,11 @@ class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
         finally:
             engine.erase()
 
-    def _find(self, view: Reader, after: int) -> list[Text]:
+    def _find(self, snapshot: Reader, after: int) -> list[Text]:
         if self.older_than_seconds is not None:
-            return redact.find_old_texts(view, view.now() - round(self.older_than_seconds * SECOND), after)
+            return redact.find_old_texts(snapshot, snapshot.now() - round(self.older_than_seconds * SECOND), after)
         stream, _, version = (self.event or "").rpartition("@")
-        texts = redact.find_text(view, stream, int(version))
+        texts = redact.find_text(snapshot, stream, int(version))
         for text in texts:
             require_other(self.reason, text)
         return texts
@@ -124,7 +124,7 @@ class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
         position, stream = (store.read(sql.HEAD, {}) or [(0,)])[0][0], f"store:{store.read(sql.STORE_ID, {})[0][0]}"
         if not texts:
             return 0, position
-        quoting = [*redact.list_quoting(store.read, Quotes(texts), 0)]  # before others have to wait
+        quoting = [*redact.list_quoting_requests(store.read, Quotes(texts), 0)]  # before others have to wait
         with engine.write_alone([(Reads((stream,)), caller)]) as batch:
             positions = redact.remove_texts(store.execute, texts, quoting, position)
             position = batch.head.position
@@ -143,8 +143,8 @@ class Rebuild(Task, name="rebuild", group="audit", scope="admin"):
         engine.require_open()
         execute = engine.store.execute
         try:
-            with engine.store.snapshot() as view:
-                chain = verify_log(view)
+            with engine.store.snapshot() as snapshot:
+                chain = verify_log(snapshot)
             with engine.write_alone() as batch:
                 changed = check.rebuild(chain, Snapshot(execute, batch.at, batch.steady), execute)
                 return Rebuilt(changed, batch.head.position)
@@ -162,7 +162,7 @@ class Diagnose(Task, name="doctor", group="audit", scope="admin"):
         try:
             damage = engine.store.list_damage()
             findings += [Finding("pages", "bad", text) for text in damage] or [Finding("pages", "ok", "no damage")]
-            result = engine.ask(Verify())
+            result = engine.query(Verify())
             if isinstance(result, Damaged):
                 findings.append(Finding("views" if result.part == "views" else "log", "bad", result.problem))
             else:

@@ -35,14 +35,14 @@ OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 
 
 class Operation(BaseModel):
-    """One thing that callers can do. Fields are its arguments; its docstring is for agents.
+    """One thing that callers can do. Fields are its arguments; its docstring is for agents. Options of a declaration:
 
-    Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
-    library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
-    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
-    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that
-    `has_spaces` touches nothing but namespaces in arguments and results called so: callers in a space may use it. One
-    that is not `registered` does not become a method of the library.
+    `positional`: arguments that commands and the library take by position. `returns`: the library returns this field of
+    the result alone. `computes`: the library also takes a function of the current value. `waits`: the command runs
+    again while its ticket is in the queue. `repeats`: the task takes a request id. `overwrites`: all surfaces except
+    the library require expected_version or force. `tool`: its name on these surfaces. `has_spaces`: it touches only
+    namespaces, in arguments and results with that name, so callers in a space may use it. `registered`: whether it
+    becomes a method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -50,7 +50,7 @@ class Operation(BaseModel):
     name: ClassVar[str]
     group: ClassVar[str] = ""
     route: ClassVar[str]
-    words: ClassVar[tuple[str, ...]]
+    positional: ClassVar[tuple[str, ...]]
     scope: ClassVar[str]
     results: ClassVar[tuple[type, ...]]
     returns: ClassVar[str]
@@ -71,7 +71,7 @@ class Operation(BaseModel):
         name: str = "",
         group: str = "",
         route: str = "",
-        words: str = "",
+        positional: str = "",
         scope: str = "read",
         returns: str = "",
         computes: bool = False,
@@ -86,7 +86,7 @@ class Operation(BaseModel):
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
             cls.overwrites, cls.has_spaces, cls.tool = overwrites, has_spaces, tool or name
-            cls.words = tuple(words.split())
+            cls.positional = tuple(positional.split())
             if registered:
                 OPERATIONS[name] = cls
 
@@ -135,19 +135,19 @@ class Query(Operation):
 class BlockingQuery(Query):
     """A query that waits for events."""
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         """What it waits for: streams, a kind of streams such as `claim:`, or ALL."""
         return (ALL,)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         raise NotImplementedError
 
     def give_up(self, reader: Reader, elapsed: float) -> Any:
-        """The result after so many seconds."""
+        """The result after waiting `elapsed` seconds."""
         raise NotImplementedError
 
     def finish(self, result: Any, elapsed: float) -> Any:
-        """Complete a result that came after so many seconds."""
+        """Complete a result after waiting `elapsed` seconds."""
         return result
 
 

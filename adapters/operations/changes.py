@@ -32,7 +32,7 @@ FEW = 8
 """Versions of a key that are read at once: most runs write a key a few times."""
 
 
-class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="namespace key"):
+class ReadBlame(Query, name="blame", group="power", route="GET /blame", positional="namespace key"):
     """Who wrote a value last, based on which version, guarded by which claims, and why; with resource, who changed a
     file."""
 
@@ -75,7 +75,7 @@ class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="n
         return FileBlame(resource, changes, changes[-1].version if len(rows) > self.limit else None)
 
 
-class Diff(Query, name="diff", route="GET /diff", words="start end"):
+class Diff(Query, name="diff", route="GET /diff", positional="start end"):
     """List the values of a namespace, or the parts of one value, that differ between two moments."""
 
     results = (Difference,)

@@ -26,7 +26,7 @@ from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims import acquire
 from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Mode, Outcome, read_end
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.claims.results import (
     AlreadyClaimed,
@@ -53,7 +53,7 @@ class Claim(
     name="claim",
     group="claims",
     route="POST /claims/{resource}",
-    words="resource",
+    positional="resource",
     scope="claim",
     waits=True,
 ):
@@ -69,8 +69,8 @@ class Claim(
     also: list[Claimable] | None = Field(
         default=None, max_length=MAX_TOGETHER, description="More resources: all are granted or none"
     )
-    lease_seconds: Lease | None = Field(default=None, description="The claim ends after so long, whatever you do")
-    wait_seconds: Seconds = Field(default=0, description="Queue for it so long", repr=False)
+    lease_seconds: Lease | None = Field(default=None, description="The claim ends after this time, whatever you do")
+    wait_seconds: Seconds = Field(default=0, description="How long to queue for it", repr=False)
     mode: Mode = "exclusive"
     note: Note | None = Field(default=None, description="For others: what you do, how long it takes")
 
@@ -80,20 +80,20 @@ class Claim(
         board.start(moment)
         claimed = super().recall(result, state, moment)
         receipt = getattr(claimed, "receipt", None)
-        who = Who(self.agent, receipt or moment.caller.session, moment.caller.principal)
+        who = HolderId(self.agent, receipt or moment.caller.session, moment.caller.principal)
         end = LAST
         for resource, version in [(claimed.resource, claimed.version), *(claimed.also or ())]:
             own = board.find_own(resource, who)
             if own is None or own.version != version:
                 held = describe_resource(resource, None, board)
                 return Expired(resource, getattr(held, "held_by", None))
-            end = min(end, board.find_end(own))
+            end = min(end, board.find_claim_end(own))
         left = end - board.now
         return claimed._replace(expires_at=utc(moment.at + left), expires_in_seconds=left / SECOND)
 
 
 class Release(
-    Command, name="release", group="claims", route="DELETE /claims/{resource}", words="resource", scope="claim"
+    Command, name="release", group="claims", route="DELETE /claims/{resource}", positional="resource", scope="claim"
 ):
     """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome what
     you did, so that the next holder knows."""
@@ -135,7 +135,7 @@ class EndClaims(Command):
     receipt: ClassVar[None] = None
 
 
-class Status(Query, name="status", group="claims", route="GET /claims/{resource}", words="resource version"):
+class Status(Query, name="status", group="claims", route="GET /claims/{resource}", positional="resource version"):
     """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with agent,
     what that agent and its sub-agents hold and wait for."""
 
@@ -212,7 +212,7 @@ class FindEnd(Query):
 
 
 class WaitFor(
-    BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", words="resource timeout_seconds"
+    BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", positional="resource timeout_seconds"
 ):
     """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim() next,
     or queue with claim() and wait_seconds."""
@@ -221,13 +221,13 @@ class WaitFor(
     resource: Claimable
     timeout_seconds: Seconds = 30
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         """A subtree overlaps any number of names, a file those alone that cover it."""
         if self.resource.endswith("/"):
             return ("claim:",)
         return tuple(f"claim:{name}" for name in list_covering(self.resource))
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.timeout_seconds
 
     def read(self, reader: Reader) -> Available | Wait:
@@ -235,7 +235,7 @@ class WaitFor(
         result = describe_resource(self.resource, None, board)
         if isinstance(result, Available):
             return result._replace(elapsed_seconds=0.0)
-        end = min(board.find_end(claim) for claim in board.list_grants(self.resource))
+        end = min(board.find_claim_end(claim) for claim in board.list_grants(self.resource))
         return Wait(board.moment.at + end - board.now)
 
     def give_up(self, reader: Reader, elapsed: float) -> Available | WaitTimeout:

@@ -94,16 +94,16 @@ class Choice(Query):
         return self.agent is None or is_of_agent(from_json(meta).get("by") or "", self.agent)
 
 
-class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", words="after"):
+class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", positional="after"):
     """Read the log: all events after a position or bookmark, in order. A page without events whose next_position moved
     leads on."""
 
     results = (EventPage,)
     after: Place = 0
     limit: Limit = 100
-    wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
+    wait_seconds: Seconds = Field(default=0, description="How long to wait for the first event")
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.wait_seconds
 
     def read(self, reader: Reader) -> EventPage | Wait:
@@ -117,10 +117,10 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
         """A page, and whether it ends where the log does."""
         events: list[EventEntry] = []
         size, last_at, is_last = 0, None, True
-        with reader.snapshot() as view:
-            first, digest = self._find_place(view)
+        with reader.snapshot() as snapshot:
+            first, digest = self._find_place(snapshot)
             position = first
-            for row in scan(view, sql.EVENTS, {"after": first}, self.limit + 1, payload=6):
+            for row in scan(snapshot, sql.EVENTS, {"after": first}, self.limit + 1, payload=6):
                 is_full = len(events) >= self.limit or size > PAGE_CHARACTERS or row[0] > first + PAGE_EVENTS
                 if (is_full and row[4] != last_at) or row[0] > first + MAX_TRANSACTION:
                     is_last = False
@@ -131,13 +131,13 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
                     size += len(row[6] or "")
         return EventPage(events, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}"), is_last
 
-    def _find_place(self, view: Reader) -> tuple[int, bytes]:
+    def _find_place(self, snapshot: Reader) -> tuple[int, bytes]:
         """Position and digest of the event before the page. Raises InvalidError."""
         text, _, part = str(self.after).partition(".")
         position = int(text)
         if not position:
             return 0, FIRST_DIGEST
-        rows = view.read(sql.DIGEST, {"position": position})
+        rows = snapshot.read(sql.DIGEST, {"position": position})
         if not rows:
             raise InvalidError("after: the log has no such position")
         if part and bytes(rows[0][0])[:BOOKMARK_BYTES].hex() != part:
@@ -163,17 +163,17 @@ class Log(Choice, name="log", route="GET /log"):
             text, _, number = str(self.after).partition(".")
             place = max(place, (int(text), min(int(number or "0", 16), NO_LIMIT)))
             after = max(after, int(text))
-        with reader.snapshot() as view:
-            end = find_moment(view, "now" if self.end is None else self.end, "end")
+        with reader.snapshot() as snapshot:
+            end = find_moment(snapshot, "now" if self.end is None else self.end, "end")
             if end.position < after:
                 raise InvalidError("end: lies before start")
-            last, rows = self._read_events(view, after, end.position)
+            last, rows = self._read_events(snapshot, after, end.position)
             entries: list[tuple[int, int, Any]] = [(row[0], 0, show_event(row)) for row in rows]
             is_last = last == end.position
             if self.refusals:
                 until = end.at if end.is_time else NO_LIMIT
                 parameters = {"first": place[0], "id": place[1], "since": since, "until": until}
-                refused = view.read(sql.REFUSALS, parameters | {"last": last - (not (is_last and end.is_time))})
+                refused = snapshot.read(sql.REFUSALS, parameters | {"last": last - (not (is_last and end.is_time))})
                 selected = (row for row in refused if self.selects(row[3], row[2], row[4]))
                 entries += [(row[0], row[5], show_refusal(row)) for row in selected]
         entries.sort(key=itemgetter(0, 1))  # a refusal comes after the event at its position
@@ -183,10 +183,10 @@ class Log(Choice, name="log", route="GET /log"):
             next_after = f"{position}.{row_id:0{2 * BOOKMARK_BYTES}x}" if row_id else position
         return LogPage([entry for _, _, entry in entries[: self.limit]], next_after)
 
-    def _read_events(self, view: Reader, after: int, end: int) -> tuple[int, list[Any]]:
+    def _read_events(self, snapshot: Reader, after: int, end: int) -> tuple[int, list[Any]]:
         """The rows of a page, and the position up to which it reads."""
         stop = min(end, after + PAGE_EVENTS)
-        rows = islice(scan(view, sql.EVENTS, {"after": after}, self.limit + 1, payload=6), stop - after)
+        rows = islice(scan(snapshot, sql.EVENTS, {"after": after}, self.limit + 1, payload=6), stop - after)
         selected = (row for row in rows if self.selects(row[1], row[3], row[5]))
         page, more = cut_page(selected, self.limit, payload=6)
         return page[-1][0] if more else stop, page

@@ -105,7 +105,7 @@ def find_start(reader: Reader, moment: int | str | datetime, argument: str) -> t
 
 
 def _find_time(reader: Reader, moment: datetime, argument: str, before: int = 0) -> tuple[int, int]:
-    """The last position until a time, or `before` it by so many microseconds, and the time. Raises InvalidError."""
+    """The last position until a time, or until `before` microseconds earlier, and that time. Raises InvalidError."""
     at = (moment - utc(0)) // timedelta(microseconds=1)
     if at > reader.now() + CLOCK_ERROR:
         raise InvalidError(f"{argument}: lies in the future")

@@ -45,7 +45,7 @@ from holdlog.projections.past import (
 from holdlog.projections.results import HoldEntry, Holds, NoThread, RecordPage, StateRecord, ThreadPage
 
 
-class At(Query, name="at", group="power", route="GET /at", words="moment namespace key"):
+class At(Query, name="at", group="power", route="GET /at", positional="moment namespace key"):
     """Read the past: a value, the list of a namespace, a thread, a resource, or without any the board, as get, list,
     thread_read and status returned it then. moment is a position of the log, a version of the key (v3), or a time."""
 
@@ -92,7 +92,7 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
         return describe_past_board(board, self.agent, self.after or "", self.limit, moment)
 
 
-class Replay(Query, name="replay", words="start end"):
+class Replay(Query, name="replay", positional="start end"):
     """List the events from one moment to another, and the state then: values, claims and queues."""
 
     results = (Replayed,)
@@ -115,7 +115,7 @@ class Replay(Query, name="replay", words="start end"):
         return Replayed(events, values, board.claims, board.queues, end.as_of, next_start, is_cut)
 
 
-class ResourceHistory(Query, name="resource_history", words="resource limit", returns="history"):
+class ResourceHistory(Query, name="resource_history", positional="resource limit", returns="history"):
     """List who held a resource, or something that overlaps it, and how each hold ended; the newest first."""
 
     results = (Holds,)

@@ -24,10 +24,10 @@ FIRST_ROWS: Final = 16
 
 def show_record(row: Any, now: int) -> StateRecord:
     stream, version, at, meta, payload, expires_at = row[:6]
-    about = from_json(meta)
+    fields = from_json(meta)
     value = from_json(payload).get("value") if payload is not None else None
     namespace, key = split_stream(stream)
-    by, principal = about.get("by"), about.get("principal")
+    by, principal = fields.get("by"), fields.get("principal")
     redacted = True if payload is None else None
     return StateRecord(namespace, key, value, version, by, utc(at), *show_expiry(expires_at, now), principal, redacted)
 
@@ -53,8 +53,8 @@ def show_any(row: Any, now: int) -> StateRecord:
 
 def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:
     """What is known of a value that was deleted, or expired."""
-    version, at, about, expires_at, exists = row[1], row[2], from_json(row[3]), row[5], row[6]
-    return NotFound(namespace, key, version + bool(exists), about.get("by"), utc(expires_at if exists else at))
+    version, at, fields, expires_at, exists = row[1], row[2], from_json(row[3]), row[5], row[6]
+    return NotFound(namespace, key, version + bool(exists), fields.get("by"), utc(expires_at if exists else at))
 
 
 def scan(
@@ -72,10 +72,10 @@ def scan(
         limit = max(1, min(8 * limit, PAGE_EVENTS, PAGE_CHARACTERS // average))
 
 
-def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
+def read_page(snapshot: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
     """The rows of a page, and whether there are more."""
-    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now()}
-    return cut_page(scan(view, query, parameters, limit + 1), limit)
+    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": snapshot.now()}
+    return cut_page(scan(snapshot, query, parameters, limit + 1), limit)
 
 
 def cut_page(rows: Iterable[Any], limit: int, payload: int = 4) -> tuple[list[Any], bool]:

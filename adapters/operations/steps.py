@@ -1,5 +1,5 @@
-"""How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an
-event loop."""
+"""How an operation runs: a generator of steps, which each surface takes in its own way, in threads or on an event
+loop."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, 
 from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.domain.claims.claim import OFFER
 from holdlog.domain.claims.commands import GiveUp
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.results import Busy
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
 
 SHORTEST_PAUSE: Final = 0.01
-LOOK_EVERY: Final = OFFER / SECOND
-"""Seconds after which a waiter looks again who is in front of it."""
+CHECK_SECONDS: Final = OFFER / SECOND
+"""A waiter runs its command again at least this often."""
 CLOCK_ERROR: Final = 0.5
 """Seconds by which the clocks of a waiter and of its store may differ without having been set."""
 
@@ -34,18 +34,18 @@ class Run(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """Step: from now on, events of these topics end pauses."""
+    """Step: from now on, an event of one of these topics ends a pause."""
 
     topics: tuple[str, ...]
 
 
 Step = Run | Subscribe | float | Any
-"""A float is a pause of so many seconds. Queries are read, and other functions are called in another thread."""
+"""A float is a pause in seconds. Queries are read, and other functions are called in another thread."""
 Steps = Generator[Step, Any, Any]
 
 
 def execute(operation: Operation, caller: Caller, engine: Engine) -> Steps:
-    """What surfaces do for an operation of any kind."""
+    """The steps of any operation."""
     if isinstance(operation, Claim) and operation.wait_seconds:
         return (yield from claim(operation, caller, engine))
     if isinstance(operation, BlockingQuery):
@@ -82,17 +82,17 @@ def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: 
         return engine.run(*step)
     if isinstance(step, Subscribe):
         return subscriptions.enter_context(engine.waiters.subscribe(step.topics, event.set))
-    return engine.ask(step) if isinstance(step, Query) else step()
+    return engine.query(step) if isinstance(step, Query) else step()
 
 
 def wait(query: BlockingQuery, engine: Engine) -> Steps:
-    """Ask a blocking query until it has a result."""
+    """Run a blocking query again and again until it has a result, or its time is over."""
     began = time.monotonic()
     if not isinstance(result := (yield query), Wait):
         return result
-    seconds, elapsed = query.seconds(), 0.0
+    seconds, elapsed = query.find_timeout(), 0.0
     if seconds:
-        yield Subscribe(query.topics())
+        yield Subscribe(query.list_topics())
         while isinstance(result := (yield query), Wait):
             elapsed = time.monotonic() - began
             if elapsed >= seconds:
@@ -104,14 +104,14 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
 
 
 def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
-    """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
-    `leaves`; unless another call of its agent waits at the same place."""
+    """Claim, and wait in the queue. If the caller gives up, its ticket stays in the queue for ABSENCE, or is removed at
+    once if it `leaves`, unless another call of the agent waits for the same request."""
     beats = engine.beats
-    who = Who(command.agent, command.receipt or caller.session, caller.principal)
-    place = (who, command.resource, tuple(command.also or ()), command.mode)
+    who = HolderId(command.agent, command.receipt or caller.session, caller.principal)
+    request = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:
-        with beats.open_call(who, waits_for=place) if command.wait_seconds else nullcontext():
+        with beats.open_call(who, waits_for=request) if command.wait_seconds else nullcontext():
             result = yield Run(command, caller)
             if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
                 deadline = time.monotonic() + command.wait_seconds  # not before its ticket counts as absent
@@ -119,26 +119,26 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
     except (HoldlogError, GeneratorExit):
         raise
     except BaseException:  # the caller is interrupted or cancelled
-        if not beats.is_awaited(place):
+        if not beats.is_awaited(request):
             with suppress(HoldlogError):
                 yield give_up
         raise
-    if leaves and not result and not beats.is_awaited(place):
+    if leaves and not result and not beats.is_awaited(request):
         yield give_up
     return result
 
 
 def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
-    """A call whose place is given up elsewhere, by a release of its agent, does not queue again. One that does not
-    count as waiting any more, because the database's clock was set, looks again. One whose conversation goes on in
-    another session goes on there."""
+    """Wait for a grant. If the agent's ticket was released in another call, the command does not queue again. If the
+    ticket no longer counts as waiting, because the database's clock was set, the command runs again. If the
+    conversation has continued in another session, the call continues there."""
     yield Subscribe((f"claim:{command.resource}",))
     query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:
-        look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
+        check_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, CHECK_SECONDS))
         while True:
             waits, session = yield query
-            left = min(deadline, look_at) - time.monotonic()
+            left = min(deadline, check_at) - time.monotonic()
             if waits is None or waits < -CLOCK_ERROR or left <= 0:
                 break
             yield left

@@ -42,7 +42,7 @@ class Names(Protocol):
     """How files are named: operating_system/workspaces.py."""
 
     def resolve(self, text: str, is_new: bool = False) -> str: ...
-    def spell(self, resource: str) -> str: ...
+    def format_name(self, resource: str) -> str: ...
     def list_elsewhere(self, resource: str) -> list[tuple[str, str]]: ...
     def find_doubt(self, resource: str) -> str: ...
 
@@ -79,7 +79,7 @@ class Surface:
         """Spell resources and calls as this surface does."""
         if "hint" in response:
             response["hint"] = self.name_calls(response["hint"])
-        return response if self._names is None else _spell(response, self._names.spell)
+        return response if self._names is None else _format_names(response, self._names.format_name)
 
     def name_calls(self, text: str) -> str:
         """Texts name operations as `get()`."""
@@ -206,11 +206,11 @@ def _require_version(kind: type[Operation], arguments: dict[str, Any]) -> dict[s
     return arguments
 
 
-def _spell(value: Any, spell: Callable[[str], str], name: str = "") -> Any:
+def _format_names(value: Any, format_name: Callable[[str], str], name: str = "") -> Any:
     if isinstance(value, str):
-        return spell(value) if name in _RESOURCES else value
+        return format_name(value) if name in _RESOURCES else value
     if isinstance(value, list):
-        return [_spell(item, spell, name) for item in value]
+        return [_format_names(item, format_name, name) for item in value]
     if isinstance(value, dict):
-        return {key: part if key in _WRITTEN else _spell(part, spell, key) for key, part in value.items()}
+        return {key: part if key in _WRITTEN else _format_names(part, format_name, key) for key, part in value.items()}
     return value

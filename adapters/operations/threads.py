@@ -47,7 +47,7 @@ class ThreadAppend(
     name="thread_append",
     group="threads",
     route="POST /threads/{thread_id}",
-    words="thread_id",
+    positional="thread_id",
     scope="write",
 ):
     """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that the
@@ -87,7 +87,7 @@ class WriteThread(_Items):
 
 
 class ThreadRead(
-    BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}", words="thread_id"
+    BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}", positional="thread_id"
 ):
     """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass the
     version of the page as after_version, and wait_seconds."""
@@ -97,7 +97,7 @@ class ThreadRead(
     after_version: Version | None = Field(default=None, description="Only later ones, the oldest of them first")
     before_version: Version | None = Field(default=None, description="The next_before of the page before")
     limit: Limit = 50
-    wait_seconds: Seconds = Field(default=0, description="Wait so long for items after after_version")
+    wait_seconds: Seconds = Field(default=0, description="How long to wait for items after after_version")
 
     @model_validator(mode="after")
     def _require_one_end(self) -> "ThreadRead":
@@ -107,10 +107,10 @@ class ThreadRead(
             raise ValueError("wait_seconds: needs after_version")
         return self
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         return (thread_stream(self.thread_id),)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.wait_seconds
 
     def read(self, reader: Reader) -> ThreadPage | NoThread | Wait:

@@ -25,7 +25,7 @@ MAX_GRANTS: Final = 64
 _NO_HASH: Final = "0" * 64
 
 
-class TokenCreate(Command, name="token_create", group="tokens", words="token allow", scope="admin"):
+class TokenCreate(Command, name="token_create", group="tokens", positional="token allow", scope="admin"):
     """Create a token for callers over HTTP. Its text is returned this once, and the store keeps only a hash of it."""
 
     results = (NewToken, TokenExists)
@@ -44,7 +44,7 @@ class TokenCreate(Command, name="token_create", group="tokens", words="token all
         return tokens.write_text(self.token, self._secret)
 
 
-class TokenRevoke(Command, name="token_revoke", group="tokens", words="token", scope="admin"):
+class TokenRevoke(Command, name="token_revoke", group="tokens", positional="token", scope="admin"):
     """Revoke a token for ever."""
 
     results = (Revoked, NoToken)
@@ -88,10 +88,10 @@ class FindToken(Query):
         if name is None:
             return None
         rows = reader.read(sql.RECORD, {"stream": tokens.token_stream(name)})
-        about = from_json(rows[0][3]) if rows and is_live(rows[0], reader.now()) else {}
-        if not compare_digest(tokens.hash_text(self.text), about.get("hash", _NO_HASH)):
+        fields = from_json(rows[0][3]) if rows and is_live(rows[0], reader.now()) else {}
+        if not compare_digest(tokens.hash_text(self.text), fields.get("hash", _NO_HASH)):
             return None
-        return Token(name, tuple(about["allow"]), about.get("space"), rows[0][5])
+        return Token(name, tuple(fields["allow"]), fields.get("space"), rows[0][5])
 
 
 def _show_token(row: Any, now: int) -> TokenEntry:

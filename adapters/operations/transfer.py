@@ -40,7 +40,7 @@ File = Annotated[Any, AfterValidator(check_file), WithJsonSchema({"type": "strin
 Folder = Annotated[Any, AfterValidator(check_path), WithJsonSchema({"type": "string"})]
 
 
-class Export(Query, name="export", group="audit", words="destination", scope="admin"):
+class Export(Query, name="export", group="audit", positional="destination", scope="admin"):
     """Write the log as JSON lines, whole or from one position to another: `import_` reads it, and docs/verify_log.py
     verifies it without holdlog."""
 
@@ -57,7 +57,7 @@ class Export(Query, name="export", group="audit", words="destination", scope="ad
             return write_export(reader, file, self.first, self.last, self.values)
 
 
-class Import(Task, name="import_", group="audit", words="source", scope="admin"):
+class Import(Task, name="import_", group="audit", positional="source", scope="admin"):
     """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
     stays a hash. All of it is verified first."""
 
@@ -81,7 +81,7 @@ class Import(Task, name="import_", group="audit", words="source", scope="admin")
         return ImportedLog(*event[1:], position)
 
 
-class BackUp(Task, name="backup", group="audit", words="folder", scope="admin"):
+class BackUp(Task, name="backup", group="audit", positional="folder", scope="admin"):
     """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump."""
 
     results = (Backup,)

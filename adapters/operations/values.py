@@ -66,7 +66,7 @@ class Get(
     name="get",
     group="state",
     route="GET /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     has_spaces=True,
 ):
     """Read a value and its version, which set() takes as expected_version."""
@@ -91,7 +91,7 @@ class SetValue(
     name="set",
     group="state",
     route="PUT /values/{namespace}/{key}",
-    words="namespace key value",
+    positional="namespace key value",
     scope="write",
     overwrites=True,
     has_spaces=True,
@@ -107,7 +107,7 @@ class SetValue(
     value: JsonValue
     updated_by: Agent
     expected_version: Version | None = Field(default=None, description="The version you read; 0: must not exist")
-    ttl_seconds: Duration | None = Field(default=None, description="The value expires after so many seconds")
+    ttl_seconds: Duration | None = Field(default=None, description="The value expires after this many seconds")
     guard: Guard | None = Field(default=None, description="Claims you hold, with the versions of your grants")
     reason: Note | None = None
 
@@ -123,12 +123,12 @@ class Delete(
     name="delete",
     group="state",
     route="DELETE /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     scope="write",
     overwrites=True,
     has_spaces=True,
 ):
-    """Delete a value. Its history stays, and its versions go on."""
+    """Delete a value. Its history stays, and its versions continue."""
 
     op: ClassVar[str] = "delete"
     results = (DeleteResult, NotFound, Conflict, Fenced)
@@ -146,7 +146,7 @@ class ClearNamespace(
     name="clear_namespace",
     group="state",
     route="DELETE /values/{namespace}",
-    words="namespace",
+    positional="namespace",
     scope="write",
     has_spaces=True,
 ):
@@ -164,7 +164,7 @@ class Update(
     name="update",
     group="power",
     route="PATCH /values/{namespace}/{key}",
-    words="namespace key",
+    positional="namespace key",
     scope="write",
     computes=True,
     has_spaces=True,
@@ -263,7 +263,7 @@ class Transact(
     name="transact",
     group="power",
     route="POST /transactions",
-    words="operations",
+    positional="operations",
     scope="write",
     has_spaces=True,
 ):
@@ -277,7 +277,7 @@ class Transact(
     reason: Note | None = None
 
 
-class List(Query, name="list", group="state", route="GET /values/{namespace}", words="namespace", has_spaces=True):
+class List(Query, name="list", group="state", route="GET /values/{namespace}", positional="namespace", has_spaces=True):
     """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
 
     results = (RecordPage, NamespacePage)
@@ -294,20 +294,20 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", w
         return self
 
     def read(self, reader: Reader) -> RecordPage | NamespacePage:
-        with reader.snapshot() as view:
-            position = read_position(view)
+        with reader.snapshot() as snapshot:
+            position = read_position(snapshot)
             if self.namespace is None:
-                return self._read_namespaces(view, position)
+                return self._read_namespaces(snapshot, position)
             first = namespace_prefix(self.namespace)
             query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
-            rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
-        page = [show_any(row, view.now()) for row in rows]
+            rows, more = read_page(snapshot, query, first + self.prefix, first + (self.after_key or ""), self.limit)
+        page = [show_any(row, snapshot.now()) for row in rows]
         return RecordPage(self.namespace, len(page), page, position, page[-1].key if more else None)
 
-    def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
-        parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
+    def _read_namespaces(self, snapshot: Reader, position: int) -> NamespacePage:
+        parameters = {"first": "record:", "end": end_of_range("record:"), "now": snapshot.now()}
         counts = dict[str, int]()
-        for (stream,) in view.read(sql.LIVE_STREAMS, parameters):
+        for (stream,) in snapshot.read(sql.LIVE_STREAMS, parameters):
             namespace = split_stream(stream)[0]
             counts[namespace] = counts.get(namespace, 0) + 1
         after = self.after_key or ""
@@ -321,7 +321,7 @@ class ReadHistory(
     name="history",
     group="state",
     route="GET /history/{namespace}/{key}",
-    words="namespace key limit",
+    positional="namespace key limit",
     returns="history",
     has_spaces=True,
 ):
@@ -345,7 +345,7 @@ class ExportNamespace(
     name="export_namespace",
     group="state",
     route="GET /exports/{namespace}",
-    words="namespace",
+    positional="namespace",
     tool="export",
     has_spaces=True,
 ):
@@ -357,18 +357,18 @@ class ExportNamespace(
     after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
 
     def read(self, reader: Reader) -> Export:
-        with reader.snapshot() as view:
+        with reader.snapshot() as snapshot:
             first = namespace_prefix(self.namespace)
             query = sql.ALL_RECORDS if self.include_deleted else sql.RECORDS
-            rows, more = read_page(view, query, first, first + (self.after_key or ""), 1000)
-            page = [self._export(view, row) for row in rows]
-            position, count = read_position(view), sum(len(record.history) for record in page)
+            rows, more = read_page(snapshot, query, first, first + (self.after_key or ""), 1000)
+            page = [self._export(snapshot, row) for row in rows]
+            position, count = read_position(snapshot), sum(len(record.history) for record in page)
         next_after = page[-1].key if more else None
-        return Export(self.namespace, utc(view.now()), len(page), count, page, position, next_after)
+        return Export(self.namespace, utc(snapshot.now()), len(page), count, page, position, next_after)
 
-    def _export(self, view: Reader, row: Any) -> ExportedRecord:
-        record = show_any(row, view.now())
-        history, _ = read_history(view, row[0], NO_LIMIT, NO_LIMIT)
+    def _export(self, snapshot: Reader, row: Any) -> ExportedRecord:
+        record = show_any(row, snapshot.now())
+        history, _ = read_history(snapshot, row[0], NO_LIMIT, NO_LIMIT)
         return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 
 
@@ -377,7 +377,7 @@ class Watch(
     name="watch",
     group="state",
     route="GET /watches/{namespace}/{key}",
-    words="namespace key since_version",
+    positional="namespace key since_version",
     has_spaces=True,
 ):
     """Wait until a value changes from since_version, and return it."""
@@ -388,10 +388,10 @@ class Watch(
     since_version: Version
     timeout_seconds: Seconds = 10
 
-    def topics(self) -> tuple[str, ...]:
+    def list_topics(self) -> tuple[str, ...]:
         return (value_stream(self.namespace, self.key),)
 
-    def seconds(self) -> float:
+    def find_timeout(self) -> float:
         return self.timeout_seconds
 
     def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:

@@ -28,8 +28,8 @@ class CurrentNames:
             self._require_agents(resource)
         return resource
 
-    def spell(self, resource: str) -> str:
-        return self._names.spell(resource)
+    def format_name(self, resource: str) -> str:
+        return self._names.format_name(resource)
 
     def list_elsewhere(self, resource: str) -> list[tuple[str, str]]:
         return self._names.list_elsewhere(resource)

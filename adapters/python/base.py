@@ -67,8 +67,8 @@ class BlockingHandle(Handle):
     """For threads."""
 
     def close(self) -> None:
-        """End all calls that wait, and close the store. Claims stay until their leases end, or a caller of the same
-        agent below the same program goes on with them: release what you do not need."""
+        """End all calls that wait, and close the store. Claims stay until their leases end, or until a caller of the
+        same agent below the same program takes them over: release what you do not need."""
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -121,9 +121,9 @@ class BlockingHandle(Handle):
         caller = self._take_caller(arguments)
         return kind.parse(arguments).run(self._engine, caller)
 
-    def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
+    def _query(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
-        return _unwrap(kind, self._engine.ask(kind.parse(arguments)))
+        return _unwrap(kind, self._engine.query(kind.parse(arguments)))
 
     def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:
@@ -231,8 +231,8 @@ class AsyncSteps:
 
     async def _read(self, query: Query) -> Any:
         if query.is_quick and self._engine.store.is_local:
-            return self._engine.ask(query)
-        return await self._in_pool(self._engine.ask, query)
+            return self._engine.query(query)
+        return await self._in_pool(self._engine.query, query)
 
 
 class AwaitableHandle(Handle, AsyncSteps):
@@ -292,7 +292,7 @@ class AwaitableHandle(Handle, AsyncSteps):
         caller = self._take_caller(arguments)
         return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
 
-    async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
+    async def _query(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
         return _unwrap(kind, await self._read(kind.parse(arguments)))
 
@@ -318,7 +318,7 @@ def make_awaitable(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
-    `_ask` …, which are coroutines there."""
+    `_query` …, which are coroutines there."""
 
     @wraps(method)
     async def call(self: AwaitableHandle, /, *arguments: P.args, **named: P.kwargs) -> Any:

@@ -7,7 +7,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.claims import Claim, FindEnd, Release
 from holdlog.adapters.operations.steps import Run, Steps, claim
 from holdlog.domain.claims.commands import Finish, ListGrants, Renewal
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.results import Deadlock
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import BusyError, DeadlockError, FencedError
@@ -95,7 +95,7 @@ class Block:
         if command.lease_seconds is not None:
             lease = round(command.lease_seconds * SECOND)
             renewals = tuple(Renewal(resource, version, lease) for resource, version, _ in grants)
-        who = Who(command.agent, command.receipt or caller.session, caller.principal)
+        who = HolderId(command.agent, command.receipt or caller.session, caller.principal)
         self._call.enter_context(self._engine.beats.open_call(who, renewals))
         return self
 

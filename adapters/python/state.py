@@ -194,7 +194,7 @@ class State(Generic[T]):
     def _start(self, data: Any, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> None:
         """Write the first data and items, unless the thread has some."""
         query = ThreadRead.parse({"thread_id": self.thread_id, "limit": 1})
-        if self._values or not isinstance(self._store._engine.ask(query), NoThread):
+        if self._values or not isinstance(self._store._engine.query(query), NoThread):
             return
         begun = data if isinstance(data, (BaseModel, Mapping)) else self._copy()
         values = self._dump(begun)
@@ -248,8 +248,8 @@ class State(Generic[T]):
             for key in removed
         ]
         items = {"messages": list(messages), "results": list(results), "clears_results": clears}
-        about = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
-        written: ThreadWritten = self._store._engine.run(WriteThread.parse(about | items), self._store._caller)
+        arguments = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
+        written: ThreadWritten = self._store._engine.run(WriteThread.parse(arguments | items), self._store._caller)
         for operation, step in zip(operations, written.data, strict=True):
             if operation["op"] == "set":
                 self._values[step.key], self._versions[step.key] = deepcopy(operation["value"]), step.version
@@ -263,7 +263,7 @@ class State(Generic[T]):
         after: int | None = 0
         while after is not None:
             query = ThreadRead.parse({"thread_id": self.thread_id, "after_version": after, "limit": 1000})
-            page = self._store._engine.ask(query)
+            page = self._store._engine.query(query)
             if isinstance(page, NoThread):
                 return []
             for item in page.items:

@@ -57,7 +57,7 @@ class StateStore(BlockingHandle):
         after_key: The next_after of the page before of a namespace.
         after: The next_after of the page before of the board.
         """
-        return self._ask(past.At, locals())
+        return self._query(past.At, locals())
 
     def backup(self, folder: Any) -> query_results.Backup:
         """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
@@ -84,12 +84,12 @@ class StateStore(BlockingHandle):
         before_version: The next_before of the page of a file before.
         limit: Changes of a file, the newest first.
         """
-        return self._ask(changes.ReadBlame, locals())
+        return self._query(changes.ReadBlame, locals())
 
     def checkpoint(self) -> query_results.Checkpoint:
         """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
         of the events before it."""
-        return self._ask(admin.MakeCheckpoint, locals())
+        return self._query(admin.MakeCheckpoint, locals())
 
     def claim(
         self,
@@ -118,8 +118,8 @@ class StateStore(BlockingHandle):
         agent: A name unique to you; a sub-agent appends /task.
         receipt: The one returned with your grant, if any.
         also: More resources: all are granted or none.
-        lease_seconds: The claim ends after so long, whatever you do.
-        wait_seconds: Queue for it so long.
+        lease_seconds: The claim ends after this time, whatever you do.
+        wait_seconds: How long to queue for it.
         note: For others: what you do, how long it takes.
         """
         return self._queue(claims.Claim, locals())
@@ -141,7 +141,7 @@ class StateStore(BlockingHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
-        """Delete a value. Its history stays, and its versions go on."""
+        """Delete a value. Its history stays, and its versions continue."""
         return self._run(values.Delete, locals())
 
     def diff(
@@ -158,7 +158,7 @@ class StateStore(BlockingHandle):
 
         after_key: The next_after of the page before.
         """
-        return self._ask(changes.Diff, locals())
+        return self._query(changes.Diff, locals())
 
     def doctor(self) -> query_results.Diagnosis:
         """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
@@ -184,7 +184,7 @@ class StateStore(BlockingHandle):
         kinds: record, claim, thread, or ValueWritten ….
         resource: Claims that overlap it.
         agent: Events of this agent and its sub-agents.
-        wait_seconds: Wait so long for the first event.
+        wait_seconds: How long to wait for the first event.
         """
         return self._wait(log.Events, locals())
 
@@ -197,7 +197,7 @@ class StateStore(BlockingHandle):
         destination: Path of a new file, or an open binary file.
         values: Or only the hashes of what people wrote.
         """
-        return self._ask(transfer.Export, locals())
+        return self._query(transfer.Export, locals())
 
     def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
@@ -206,14 +206,14 @@ class StateStore(BlockingHandle):
 
         after_key: The next_after of the page before.
         """
-        return self._ask(values.ExportNamespace, locals())
+        return self._query(values.ExportNamespace, locals())
 
     def get(self, namespace: str, key: str) -> query_results.StateRecord:
         """Read a value and its version, which set() takes as expected_version.
 
         namespace: Group of keys, e.g. order-1234.
         """
-        return self._ask(values.Get, locals())
+        return self._query(values.Get, locals())
 
     def history(
         self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
@@ -222,7 +222,7 @@ class StateStore(BlockingHandle):
 
         before_version: The next_before of the page before.
         """
-        return self._ask(values.ReadHistory, locals())
+        return self._query(values.ReadHistory, locals())
 
     def import_(self, source: Any) -> query_results.ImportedLog:
         """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
@@ -246,7 +246,7 @@ class StateStore(BlockingHandle):
         after_key: The next_after of the page before.
         deleted: List deleted keys instead.
         """
-        return self._ask(values.List, locals())
+        return self._query(values.List, locals())
 
     def log(
         self,
@@ -274,7 +274,7 @@ class StateStore(BlockingHandle):
         end: The last event, or a time.
         after: The next_after of the page before.
         """
-        return self._ask(log.Log, locals())
+        return self._query(log.Log, locals())
 
     def rebuild(self) -> query_results.Rebuilt:
         """Rebuild the views of values and claims from the log. Others wait meanwhile."""
@@ -325,7 +325,7 @@ class StateStore(BlockingHandle):
 
         limit: Of each list.
         """
-        return self._ask(past.Replay, locals())
+        return self._query(past.Replay, locals())
 
     def resource_history(
         self, resource: str, limit: int = 100, *, before: int | None = None
@@ -334,7 +334,7 @@ class StateStore(BlockingHandle):
 
         before: The next_before of the page before.
         """
-        return self._ask(past.ResourceHistory, locals())
+        return self._query(past.ResourceHistory, locals())
 
     def revert(
         self,
@@ -377,7 +377,7 @@ class StateStore(BlockingHandle):
 
         namespace: Group of keys, e.g. order-1234.
         expected_version: The version you read; 0: must not exist.
-        ttl_seconds: The value expires after so many seconds.
+        ttl_seconds: The value expires after this many seconds.
         guard: Claims you hold, with the versions of your grants.
         """
         return self._run(values.SetValue, locals())
@@ -397,7 +397,7 @@ class StateStore(BlockingHandle):
         version: Is the grant with this version still current?.
         after: The next_after of the page before.
         """
-        return self._ask(claims.Status, locals())
+        return self._query(claims.Status, locals())
 
     def thread_append(
         self,
@@ -430,7 +430,7 @@ class StateStore(BlockingHandle):
 
         after_version: Only later ones, the oldest of them first.
         before_version: The next_before of the page before.
-        wait_seconds: Wait so long for items after after_version.
+        wait_seconds: How long to wait for items after after_version.
         """
         return self._wait(threads.ThreadRead, locals())
 
@@ -458,7 +458,7 @@ class StateStore(BlockingHandle):
 
         after: The next_after of the page before.
         """
-        return self._ask(tokens.TokenList, locals())
+        return self._query(tokens.TokenList, locals())
 
     def token_revoke(
         self, name: str, *, revoked_by: str, request_id: str | None = None
@@ -510,7 +510,7 @@ class StateStore(BlockingHandle):
 
         checkpoint: A line that checkpoint returned: the log must contain it.
         """
-        return self._ask(admin.Verify, locals())
+        return self._query(admin.Verify, locals())
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
         """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim()

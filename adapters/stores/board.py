@@ -1,4 +1,4 @@
-"""How the board is rows, and what a command reads of it. Both stores and the queries use these."""
+"""The board as rows of tables, and which of them a command reads. For both stores, and for queries."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sql import CLAIM_COLUMNS
 from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Claim, wants
-from holdlog.domain.claims.holder import Holder, Loss, Who
+from holdlog.domain.claims.holder import Holder, HolderId, Loss
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.state import Reads
@@ -26,7 +26,7 @@ def name_overlapping(resources: tuple[str, ...]) -> tuple[str, str, str]:
 
 
 def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
-    """What a batch reads of the board: one read of each session, as each returns all of its holders."""
+    """Merge the reads of a batch into one for each session, because each read returns all holders of its session."""
     merged: dict[tuple[str, str | None], list[tuple[Reads, Caller]]] = {}
     for read, caller in reads:
         if read.claims or read.resources:
@@ -37,7 +37,7 @@ def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
 def _join(reads: list[Reads]) -> Reads:
     resources = tuple(resource for read in reads for resource in read.resources)
     claims = min((read.claims for read in reads), key=("all", "own", "holders", "").index)
-    agent = reads[0].agent  # the calls of others in a batch count for what left to them when they claim it
+    agent = reads[0].agent  # holders that left to the other agents of a batch are heard once these claim something
     return Reads(resources=resources, claims=claims, agent=agent, queues=any(read.queues for read in reads))
 
 
@@ -59,15 +59,15 @@ def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, 
 
 
 def add_rows(board: Board, rows: Iterable[Any]) -> None:
-    """Put rows of CLAIMS, SUBTREES, SESSION, BEATS or BOARD on the board."""
+    """Add rows of CLAIMS, SUBTREES, SESSION, BEATS or BOARD to the board."""
     claims, holders, now = board.claims, board.holders, board.now
     for row in rows:
         claim, holder = row[:CLAIM_COLUMNS], row[CLAIM_COLUMNS:]
-        who: Who | None = None
+        who: HolderId | None = None
         if holder[0] is not None:
             agent, session, principal, expires, seen, lease, idle, host, handles, left, calls, lost = holder
             if (agent, session, principal or None) not in holders:
-                who = Who(agent, session, principal or None)
+                who = HolderId(agent, session, principal or None)
                 open_calls = tuple(json.loads(calls).items()) if calls else ()
                 losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
                 facts = (expires, seen, lease, idle, host, tuple(handles.split()) if handles else ())
@@ -78,7 +78,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
         if resource is None or (resource, version) in claims:
             continue
         deadline, waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
-        who = who or Who(agent, session, principal or None)
+        who = who or HolderId(agent, session, principal or None)
         if holder[0] is None:
             board.adopt(who)
             board.is_quiet = False
@@ -90,36 +90,36 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
 
 
 def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
-    """Whether commands need all of the board, which is not quiet: somebody waits whom they concern; a holder has left,
-    which hands over all that it holds or nothing; one of their session has ended, so that all that it held must end; or
-    has lost something, so that they must say who holds it now. If not, removes the tickets, which concern others."""
+    """Whether commands need the whole board, because: they concern an agent that waits; a holder has left, and all that
+    it holds is handed over together; a holder of their session has ended, so all its claims end; or it has lost a
+    claim, and the result must name the new holder. If not, remove the tickets, which concern other agents."""
     is_beat = any(read.claims == "own" for read, _ in reads)
     sessions = {(caller.session, caller.principal) for read, caller in reads if read.claims or read.resources}
     tickets = [claim for claim in board.claims.values() if claim.is_ticket]
     if tickets and (any(read.queues for read, _ in reads) or any(it.who[1:] in sessions for it in tickets)):
         return True
     resources = tuple(resource for read, _ in reads for resource in read.resources)
-    if resources:  # what overlaps them may be taken over
+    if resources:  # claims that overlap them may be taken over
         resources += tuple(claim.resource for claim in board.claims.values() if not claim.is_ticket)
         if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
             return True
     for who, holder in board.holders.items():
-        if (is_beat or who[1:] in sessions) and (holder.lost or board.find_end_of(holder) <= board.now):
+        if (is_beat or who[1:] in sessions) and (holder.lost or board.find_holder_end(holder) <= board.now):
             return True
     for ticket in tickets:
         del board.claims[ticket.key]
-    due = (claim for claim in board.claims.values() if board.find_end(claim) <= board.now)
-    return any(is_beat or claim.who[1:] in sessions for claim in due)
+    expired = (claim for claim in board.claims.values() if board.find_claim_end(claim) <= board.now)
+    return any(is_beat or claim.who[1:] in sessions for claim in expired)
 
 
 def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | None:
-    """The parameter of STREAMS: of what may get events, and of what covers the resources. None if all is known, because
-    the callers hold all that they name."""
+    """The parameter of STREAMS: the streams that may get events, and those of claims that cover the resources. None if
+    the callers already hold all resources that they name."""
     also: tuple[str, ...] = ()
     held = set()
     for claim in board.claims.values():
         also += claim.also
-        if not (claim.is_ticket or claim.is_offered or claim.mode == "shared"):  # who upgrades learns what others did
+        if not (claim.is_ticket or claim.is_offered or claim.mode == "shared"):  # a shared holder sees the last end
             held.add((claim.resource, *claim.who))
     resources: tuple[str, ...] = ()
     for read, caller in reads:
@@ -133,13 +133,13 @@ def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | N
 
 
 def list_unread(board: Board) -> list[str]:
-    """Streams that waiters want besides their first, and that have not been read."""
+    """The streams of further resources (`also`) that waiters want, if they have not been read."""
     streams = {f"claim:{name}" for claim in board.claims.values() for name in claim.also}
     return list(streams - board.versions.keys())
 
 
 def add_streams(board: Board, rows: Iterable[Any]) -> None:
-    """Put rows of STREAMS on the board."""
+    """Add rows of STREAMS to the board."""
     for stream, version, *end in rows:
         board.versions[stream] = version or 0
         if end[0] is not None:
@@ -147,28 +147,28 @@ def add_streams(board: Board, rows: Iterable[Any]) -> None:
 
 
 def read_silence(board: Board, rows: Iterable[Any]) -> None:
-    """Put the row of LAST_COMMIT on the board."""
+    """Add the row of LAST_COMMIT to the board."""
     for times in rows:
         board.note_silence(*times)
 
 
 def read_board(reader: Reader, read: Reads) -> Board:
-    """What a query reads: what overlaps `resources`, or all of the board."""
-    with reader.snapshot() as view:
-        board = Board(view.steady(), is_alive)
+    """Read a board for a query: the claims that overlap `resources`, or all."""
+    with reader.snapshot() as snapshot:
+        board = Board(snapshot.steady(), is_alive)
         queries, parameters = select(read, Caller(), board.now)
         for query in queries:
-            add_rows(board, view.read(query, parameters))
+            add_rows(board, snapshot.read(query, parameters))
         if not board.is_quiet:
-            read_silence(board, view.read(sql.LAST_COMMIT, {}))
+            read_silence(board, snapshot.read(sql.LAST_COMMIT, {}))
         if read.resources:
-            add_streams(board, view.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
-        board.start(Moment(view.now(), LAST, Caller(), 0, board.now))  # what is due ends after all that is recorded
+            add_streams(board, snapshot.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
+        board.start(Moment(snapshot.now(), LAST, Caller(), 0, board.now))  # unrecorded expiries come last
     return board
 
 
 def list_changed_claims(board: Board) -> tuple[list[Any], list[tuple[str, int]]]:
-    """Rows to write, and keys of rows to delete."""
+    """Rows of `claims` to write, and keys of rows to delete."""
     rows, ended = [], []
     for key in board.changed_claims:
         claim = board.claims.get(key)
@@ -184,7 +184,7 @@ def list_changed_claims(board: Board) -> tuple[list[Any], list[tuple[str, int]]]
 
 
 def list_changed_holders(board: Board) -> list[Any]:
-    """Rows to write."""
+    """Rows of `holders` to write."""
     rows = []
     for who in board.changed_holders:
         _, expires, seen, lease, idle, host, handles, left, calls, lost = board.holders[who]

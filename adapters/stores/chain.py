@@ -42,16 +42,16 @@ class Chain:
         _, stream, version, topic, at, meta, payload = row[:7]
         digest = digest_event(self.head.digest, position, stream, version, topic, at, meta, hashed)
         if digest != row[9]:
-            raise damage_at(position, "the event was changed")
+            raise make_damage_error(position, "the event was changed")
         if at < self.head.at:
-            raise damage_at(position, "its time is before that of the event before it")
+            raise make_damage_error(position, "its time is before that of the event before it")
         self.head = Head(position, digest, at)
         if payload is None:
             self._redacted.add(position)
         try:
             self._fold(row)
         except (KeyError, TypeError, ValueError):
-            raise damage_at(position, "this event cannot follow the ones before it") from None
+            raise make_damage_error(position, "this event cannot follow the ones before it") from None
 
     def _fold(self, row: Any) -> None:
         position, stream, version, topic, at, meta, payload = row[:7]
@@ -60,26 +60,26 @@ class Chain:
         elif topic == "TextsRedacted":
             for target in json.loads(meta)["positions"]:
                 if target not in self._redacted and target > self.trusted:
-                    raise damage_at(target, f"a text is back that the event at position {position} redacted")
+                    raise make_damage_error(target, f"a text is back that the event at position {position} redacted")
                 self._redacted.discard(target)
 
     def finish(self) -> None:
         """Verify that the log may end here. Raises DamageError."""
         if self._redacted:
-            raise damage_at(min(self._redacted), "its text was removed, and no event says so")
+            raise make_damage_error(min(self._redacted), "its text was removed, and no event says so")
 
 
-def read_log(view: Reader, after: int = 0) -> Iterator[Any]:
+def read_log(snapshot: Reader, after: int = 0) -> Iterator[Any]:
     """The rows of the log after a position, in order."""
-    while rows := view.read(ROWS, {"after": after, "limit": PAGE}):
+    while rows := snapshot.read(ROWS, {"after": after, "limit": PAGE}):
         yield from rows
         after = rows[-1][0]
 
 
-def verify_log(view: Reader, checkpoint: tuple[int, str] | None = None) -> Chain:
+def verify_log(snapshot: Reader, checkpoint: tuple[int, str] | None = None) -> Chain:
     """Verify a whole log. Raises DamageError, also if it does not contain the checkpoint, a position and a digest in
     hexadecimal."""
-    chain, rows = Chain(), read_log(view)
+    chain, rows = Chain(), read_log(snapshot)
     last, digest = checkpoint or (0, FIRST_DIGEST.hex())
     while True:
         if chain.head.position == last and chain.head.digest.hex() != digest:
@@ -95,19 +95,19 @@ def verify_log(view: Reader, checkpoint: tuple[int, str] | None = None) -> Chain
     return chain
 
 
-def damage_at(position: int, problem: str) -> DamageError:
+def make_damage_error(position: int, problem: str) -> DamageError:
     return DamageError(Damaged("log", f"position {position}: {problem}", position))
 
 
 def _hash_row(row: Any, position: int) -> bytes:
     payload, salt, payload_hash = row[6:9]
     if row[0] != position:
-        raise damage_at(position, "the event is missing")
+        raise make_damage_error(position, "the event is missing")
     try:
         if payload is None and salt is None:
             return bytes(payload_hash)
         if payload_hash is None:
             return hash_payload(payload, salt)
     except (TypeError, AttributeError, ValueError):
-        raise damage_at(position, "the event has no text, nor the hash of one") from None
-    raise damage_at(position, "the event has a text and the hash of one that was redacted")
+        raise make_damage_error(position, "the event has no text, nor the hash of one") from None
+    raise make_damage_error(position, "the event has a text and the hash of one that was redacted")

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.board import list_changed_claims
-from holdlog.adapters.stores.chain import Chain, damage_at, read_log
+from holdlog.adapters.stores.chain import Chain, make_damage_error, read_log
 from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, Claims
@@ -51,12 +51,12 @@ class Change(NamedTuple):
     statements: tuple[tuple[str, dict[str, Any]], ...]
 
 
-def list_changes(view: Reader, claims: Claims) -> Iterator[Change]:
+def list_changes(snapshot: Reader, claims: Claims) -> Iterator[Change]:
     """What rows of the views must change to follow from the log. Raises DamageError for a gap in a stream."""
-    yield from _compare_claims(view, claims)
-    rows = _read_current(view)
+    yield from _compare_claims(snapshot, claims)
+    rows = _read_current(snapshot)
     row: Any = next(rows, None)
-    for stream, version, position in _list_last(view):
+    for stream, version, position in _list_last(snapshot):
         if stream.startswith(WITHOUT_RECORD):
             continue
         while row is not None and row[0] < stream:
@@ -64,7 +64,7 @@ def list_changes(view: Reader, claims: Claims) -> Iterator[Change]:
             row = next(rows, None)
         is_there = row is not None and row[0] == stream
         if not (is_there and _is_plain(row, version, position)):
-            record = _fold_record(view, stream, version, position)
+            record = _fold_record(snapshot, stream, version, position)
             if not is_there or tuple(row[:5]) != record[:5]:
                 names = ("stream", "version", "position", "exists", "expires_at")
                 values = dict(zip(names, (*record[:3], int(record.exists), record.expires_at), strict=True))
@@ -83,36 +83,36 @@ def _is_plain(row: Any, version: int, position: int) -> bool:
     return is_value and row[1:5] == (version, position, 1, None)
 
 
-def _fold_record(view: Reader, stream: str, version: int, position: int) -> Record:
+def _fold_record(snapshot: Reader, stream: str, version: int, position: int) -> Record:
     records: dict[str, Record] = {}
-    ((topic, meta),) = view.read(_EVENT, {"position": position})
+    ((topic, meta),) = snapshot.read(_EVENT, {"position": position})
     refold(records, {}, decode_event(stream, topic, meta, None), version, position, 0)
     return records[stream]
 
 
-def rebuild(chain: Chain, view: Reader, execute: Callable[[str, dict[str, Any]], Any]) -> int:
+def rebuild(chain: Chain, snapshot: Reader, execute: Callable[[str, dict[str, Any]], Any]) -> int:
     """Rebuild the views from the log, in a transaction. `chain`: the log as it was verified before. Returns how many
     rows changed. Raises DamageError."""
     chain.trusted = chain.head.position
-    for row in read_log(view, chain.head.position):
+    for row in read_log(snapshot, chain.head.position):
         chain.follow(row)
     chain.finish()
     count = 0
-    for change in list_changes(view, chain.claims):
+    for change in list_changes(snapshot, chain.claims):
         for statement, parameters in change.statements:
             execute(statement, parameters)
         count += 1
     return count
 
 
-def _compare_claims(view: Reader, claims: Claims) -> Iterator[Change]:
+def _compare_claims(snapshot: Reader, claims: Claims) -> Iterator[Change]:
     """A ticket whose row is missing waits for its caller to return; a grant lives as its holder does."""
     board = Board(0)
-    absent = view.steady() + ABSENCE
+    absent = snapshot.steady() + ABSENCE
     for key, claim in claims.items():
         board.claims[key] = claim._replace(deadline=absent) if claim.is_ticket else claim
     board.changed_claims = set(claims)
-    rows = {tuple(row[:2]): tuple(row) for row in view.read(_CLAIMS, {})}
+    rows = {tuple(row[:2]): tuple(row) for row in snapshot.read(_CLAIMS, {})}
     for row in sorted(list_changed_claims(board)[0], key=itemgetter(0, 1)):
         if rows.pop(row[:2], None) != row[:11]:
             yield Change(f"claim:{row[0]}", ((_PUT_CLAIM, dict(zip(_CLAIM_COLUMNS, row, strict=True))),))
@@ -120,24 +120,24 @@ def _compare_claims(view: Reader, claims: Claims) -> Iterator[Change]:
         yield Change(f"claim:{resource}", ((_END_CLAIM, {"resource": resource, "version": version}),))
 
 
-def _read_current(view: Reader) -> Iterator[Any]:
+def _read_current(snapshot: Reader) -> Iterator[Any]:
     stream = ""
-    while rows := view.read(_CURRENT, {"stream": stream, "limit": KEYS}):
+    while rows := snapshot.read(_CURRENT, {"stream": stream, "limit": KEYS}):
         yield from rows
         stream = rows[-1][0]
 
 
-def _list_last(view: Reader) -> Iterator[tuple[str, int, int]]:
+def _list_last(snapshot: Reader) -> Iterator[tuple[str, int, int]]:
     """Stream, version and position of the last event of each stream. Raises DamageError for a gap."""
     stream, version, position = "", 0, 0
-    while rows := view.read(_VERSIONS, {"stream": stream, "version": version, "limit": KEYS}):
+    while rows := snapshot.read(_VERSIONS, {"stream": stream, "version": version, "limit": KEYS}):
         for row in rows:
             if row[0] != stream:
                 if version:
                     yield stream, version, position
                 stream, version, position = row[0], 0, 0
             if row[1] != version + 1 or row[2] <= position:
-                raise damage_at(row[2], f"version {row[1]} follows version {version} of {stream}")
+                raise make_damage_error(row[2], f"version {row[1]} follows version {version} of {stream}")
             version, position = row[1:]
     if version:
         yield stream, version, position

@@ -80,15 +80,15 @@ def encode_refusal(
 ) -> tuple[int, int, str, str, str]:
     """The row of a refused command, from the error or the result: names, and no value."""
     is_error = isinstance(refusal, HoldlogError)
-    about = refusal.detail if is_error else refusal
+    detail = refusal.detail if is_error else refusal
     fields = vars(command) if hasattr(command, "__dict__") else command._asdict()  # a model looks for what it lacks
-    subject = command if "key" in fields or "resource" in fields else about
+    subject = command if "key" in fields or "resource" in fields else detail
     key, resource = getattr(subject, "key", None), getattr(subject, "resource", None)
     stream = value_stream(subject.namespace, key) if key is not None else f"claim:{resource}" if resource else ""
     for kind, name in _OTHER_SUBJECTS:
         stream = f"{kind}:{fields[name]}" if name in fields else stream
     by = next(filter(None, map(fields.get, AUTHORS)), "")
-    held_by = None if is_error else getattr(about, "held_by", None)
+    held_by = None if is_error else getattr(detail, "held_by", None)
     message = str(refusal)[:_LONGEST_MESSAGE] if is_error else f"held by {held_by}" if held_by else ""
     texts = "".join(f',"{name}":{quote(text)}' for name, text in (("by", by), ("message", message)) if text)
     code = refusal.code if is_error else refusal.status

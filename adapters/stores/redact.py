@@ -1,4 +1,5 @@
-"""Redaction in the tables: texts and their salts leave the log and what remembers them elsewhere. For both stores."""
+"""Redaction in the tables of both stores: removes texts and their salts from the log, and texts from remembered
+requests and losses."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -47,34 +48,34 @@ _PUT_LOSSES: Final = (
 )
 
 
-def find_text(view: Reader, stream: str, version: int) -> list[Text]:
-    """The text of an event; none if it has none, or was redacted. Raises InvalidError if the log has no such event."""
-    rows = view.read(_TEXT, {"stream": stream, "version": version})
+def find_text(reader: Reader, stream: str, version: int) -> list[Text]:
+    """The text of an event; empty if it has none or was redacted. Raises InvalidError if the log has no such event."""
+    rows = reader.read(_TEXT, {"stream": stream, "version": version})
     if not rows:
         raise InvalidError("event: the log has no such event")
     return [Text(*row) for row in rows if row[4] not in (None, "{}")]
 
 
-def find_old_texts(view: Reader, before: int, after: int) -> list[Text]:
+def find_old_texts(reader: Reader, before: int, after: int) -> list[Text]:
     """Texts in values and claims of events up to a time, after a position: up to MAX_TEXTS, in order."""
     return [
-        Text(*row) for row in view.read(_OLD_TEXTS, {"after": after, "before": before, "limit": MAX_TEXTS} | _RANGES)
+        Text(*row) for row in reader.read(_OLD_TEXTS, {"after": after, "before": before, "limit": MAX_TEXTS} | _RANGES)
     ]
 
 
-def is_current(view: Reader, text: Text) -> bool:
-    """Whether it is a current value, or the note of a live claim, which may come from its ticket. A former text never
-    becomes one again."""
+def is_current(reader: Reader, text: Text) -> bool:
+    """Whether the text is a current value, or the note of a live claim (also one that came from its ticket). A text
+    that is not current never becomes current again."""
     kind, _, name = text.stream.partition(":")
     if kind == "claim":
         note = json.loads(text.payload).get("note")
-        rows = view.read(_LIVE_NOTES, {"resource": name})
+        rows = reader.read(_LIVE_NOTES, {"resource": name})
         return any(version == text.version or (note is not None and note == live) for version, live in rows)
-    return (text.version,) in map(tuple, view.read(_CURRENT_VERSION, {"stream": text.stream, "now": view.now()}))
+    return (text.version,) in map(tuple, reader.read(_CURRENT_VERSION, {"stream": text.stream, "now": reader.now()}))
 
 
-def list_quoting(execute: Execute, quotes: Quotes, since: int) -> Iterator[dict[str, str]]:
-    """Keys of the remembered requests after a position whose results contain one of the texts."""
+def list_quoting_requests(execute: Execute, quotes: Quotes, since: int) -> Iterator[dict[str, str]]:
+    """The keys of remembered requests after the position `since` whose results contain one of the texts."""
     key = {"principal": "", "request_id": ""}
     while rows := execute(_RESULTS, key | {"since": since, "limit": PAGE}):
         for principal, request_id, result in rows:
@@ -84,17 +85,17 @@ def list_quoting(execute: Execute, quotes: Quotes, since: int) -> Iterator[dict[
 
 
 def remove_texts(execute: Execute, texts: list[Text], quoting: list[dict[str, str]], since: int) -> tuple[int, ...]:
-    """Remove former texts from the tables, in a transaction. `quoting`: what `list_quoting` returned when the log ended
-    at `since`. Returns the positions of those that nobody else has removed meanwhile."""
-    places = json.dumps([text.position for text in texts])
-    present = tuple(position for (position,) in execute(_PRESENT, {"positions": places}))
+    """Remove former texts from the tables, in a transaction. `quoting`: what `list_quoting_requests` returned when
+    the log ended at `since`. Returns the positions of the texts that were still there."""
+    positions = json.dumps([text.position for text in texts])
+    present = tuple(position for (position,) in execute(_PRESENT, {"positions": positions}))
     quotes, keys = Quotes(texts), [*quoting]
     for text in texts:
         execute(_REDACT, {"position": text.position, "hash": hash_payload(text.payload, bytes(text.salt))})
-        cause = json.loads(text.meta)
-        if "request_id" in cause:
-            keys.append({"principal": cause.get("principal", ""), "request_id": cause["request_id"]})
-    for key in (*keys, *list_quoting(execute, quotes, since)):
+        meta = json.loads(text.meta)
+        if "request_id" in meta:
+            keys.append({"principal": meta.get("principal", ""), "request_id": meta["request_id"]})
+    for key in (*keys, *list_quoting_requests(execute, quotes, since)):
         execute(_FORGET, key)
     for session, principal, agent, text in execute(_LOSSES, {}):
         lost = json.dumps([(*loss[:3], None if loss[3] in quotes.notes else loss[3]) for loss in json.loads(text)])

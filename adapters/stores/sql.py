@@ -64,8 +64,8 @@ EVENTS: Final = (
 TIME: Final = "SELECT position, at FROM events WHERE position = :position"
 TIME_OF_VERSION: Final = "SELECT position, at FROM events WHERE stream = :stream AND version = :version"
 _EVERY: Final = 16
-"""Of the positions, and of the versions of a stream, each of so many is in an index from which reads of the past go on:
-they take as long in a long log, and most writes do not change these indexes."""
+"""One in this many positions, and versions of a stream, is in an index, from which reads of the past start. So they are
+as fast in a long log, and most writes do not change these indexes."""
 INDEXES: Final = (
     "CREATE INDEX clears ON events (stream, version) WHERE topic = 'ResultsCleared'",
     f"CREATE INDEX times ON events (at, position) WHERE position & {_EVERY - 1} = 0",
@@ -135,7 +135,7 @@ ROWS: Final = (
 """All that the log has."""
 STORE_ID: Final = "SELECT value FROM meta WHERE name = 'id'"
 COPY: Final = "VACUUM INTO :path"
-"""SQLite alone: to an empty file, without what redaction left between rows. Writers go on meanwhile."""
+"""SQLite alone: to an empty file, without what redaction left between rows. Writers are not blocked."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 TOPICS_SINCE: Final = "SELECT topic, COUNT(*), MAX(position) FROM events WHERE position > :after GROUP BY topic"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
@@ -185,7 +185,7 @@ _LEFT_TO_AGENT = (
 SESSION: Final = (
     f"{_HOLDERS} UNION ALL {_ROWS} WHERE c.session = :session AND c.principal = :principal AND c.deadline <= :now"
 )
-"""The holders of a session, and its claims that are due before their holders."""
+"""The holders of a session, and its claims that expire before their holders."""
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {SESSION} UNION ALL {_LEFT_TO_AGENT}"
@@ -205,7 +205,7 @@ BEATS: Final = (
     " OR NOT EXISTS (SELECT 1 FROM holders AS a WHERE a.session = c.session AND a.principal = c.principal"
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
-"""What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
+"""What a session holds, its holders, all tickets, and one claim that may have expired, if there is any."""
 CONVERSATION_HOSTS: Final = "SELECT session, host, has_ended FROM conversations"
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
@@ -239,7 +239,7 @@ MARK: Final = (
     f" ended_at = {_IS_SILENCE} :now ELSE ended_at END"
 )
 """Record the time of a commit, and those of the commits around a silence of all. If the clock was set back, the last
-one ends now: else it would go on until then."""
+one ends now: else it would last until then."""
 FORGET_HOLDERS: Final = (
     "DELETE FROM holders WHERE (expires_at < :oldest OR (expires_at < :now AND lost IS NULL)) AND NOT EXISTS"
     " (SELECT 1 FROM claims AS c WHERE c.session = holders.session AND c.principal = holders.principal"
@@ -262,7 +262,7 @@ PUT_CONVERSATION: Final = (
 MOVE_CONVERSATION: Final = (
     "UPDATE conversations SET host = :session, has_ended = 1 WHERE session = :before OR host = :before"
 )
-"""What goes on under another id is remembered as ended, with that id for its host."""
+"""A conversation that continues under another id is stored as ended, with that id as its host."""
 END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session OR host = :session"
 END_AGENT: Final = "DELETE FROM conversations WHERE session = :session AND agent = :agent"
 FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"

@@ -35,18 +35,19 @@ _TYPES: Final = [int, str, int, str, int, str]
 
 def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, values: bool) -> ExportedLog:
     """Write the events from one position to another, both included. Raises InvalidError, StoreError, OSError."""
-    with reader.snapshot() as view:  # a redaction meanwhile would take a text, and its event would be missing
-        rows = view.read(sql.HEAD, {})
+    with reader.snapshot() as snapshot:  # a redaction meanwhile would take a text, and its event would be missing
+        rows = snapshot.read(sql.HEAD, {})
         end = rows[0][0] if rows else 0
         last = end if last is None else last
         if last > end or (first > last and end):
             raise InvalidError(f"last: must be between first and {end}, where the log ends")
-        before = view.read(sql.DIGEST, {"position": first - 1})
+        before = snapshot.read(sql.DIGEST, {"position": first - 1})
         position, digest = first - 1, bytes(before[0][0]) if before else FIRST_DIGEST
-        about = {"holdlog_export": FORMAT, "store": view.read(sql.STORE_ID, {})[0][0], "first": first, "last": last}
-        about |= {"log_end": end, "previous_digest": digest.hex()} | ({} if values else {"values": False})
-        file.write(f"{dump(about)}\n".encode())
-        for row in islice(read_log(view, position), last - position):
+        store_id = snapshot.read(sql.STORE_ID, {})[0][0]
+        header = {"holdlog_export": FORMAT, "store": store_id, "first": first, "last": last}
+        header |= {"log_end": end, "previous_digest": digest.hex()} | ({} if values else {"values": False})
+        file.write(f"{dump(header)}\n".encode())
+        for row in islice(read_log(snapshot, position), last - position):
             if row[0] != position + 1:
                 break
             file.write(f"{dump(_describe(row, values))}\n".encode())
@@ -97,12 +98,12 @@ def read_import(store: Store, batch: Batch, file: BinaryIO) -> Imported:
     return Imported(f"store:{store.read(sql.STORE_ID, {})[0][0]}", source["store"], last, digest.hex())
 
 
-def _require_whole(about: dict[str, Any]) -> dict[str, Any]:
-    if about.get("holdlog_export") != FORMAT or type(about["store"]) is not str or len(about["store"]) > 100:
+def _require_whole(header: dict[str, Any]) -> dict[str, Any]:
+    if header.get("holdlog_export") != FORMAT or type(header["store"]) is not str or len(header["store"]) > 100:
         raise InvalidError("source: is not an export of this release of holdlog")
-    if about["first"] != 1 or about["last"] != about["log_end"] or about.get("values") is False:
+    if header["first"] != 1 or header["last"] != header["log_end"] or header.get("values") is False:
         raise InvalidError("source: has only a part of the log; export all of it, with values")
-    return about
+    return header
 
 
 def _make_row(line: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,12 +1,12 @@
-"""Claim a resource, and release it. All results are returned: what was noticed meanwhile (an expiry) is recorded with
-a refusal, too."""
+"""Claim a resource, and release it. Refusals are returned, not raised, because the transaction commits the events of
+a refused command, too: an expiry that it noticed."""
 
 from typing import Any
 
 from holdlog.domain.claims.board import Board, Request
 from holdlog.domain.claims.claim import ABSENCE, Claim, ClaimQueued, ClaimReleased, OfferExpired, Outcome
 from holdlog.domain.claims.describe import describe_busy, describe_grant, describe_renewal, refuse_release
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.queue import find_cycle, find_cycle_of_grant, grant, grant_waiting, remove_ticket, take_over
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.claims.results import AlreadyFree, Deadlock, Granted, NotHolder, Released
@@ -38,7 +38,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     ticket = _find_ticket(request, board) if board.claims else None
     if ticket is not None:
         request = request._replace(position=ticket.position)
-    if took_over and not _is_grantable(request, ticket, board):  # what it took over may have been in the way of others
+    if took_over and not _is_grantable(request, ticket, board):  # claims that it took over may have blocked others
         grant_waiting(board)
         ticket = _find_ticket(request, board)
     if board.claims and _holds_all(request, board):
@@ -47,7 +47,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     cycle = find_cycle_of_grant(request, ticket, board) if board.claims and is_free else []
     if cycle and not (ticket is not None and command.wait_seconds):
         return board.events, Deadlock(command.resource, cycle)
-    if cycle or not is_free:  # a waiter goes on waiting, as the cycle may open
+    if cycle or not is_free:  # a waiter continues to wait: the cycle may end
         return board.events, _queue_or_refuse(command, request, ticket, board)
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
@@ -96,7 +96,7 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def end_claims(command: Any, state: State, moment: Moment) -> Decision:
-    """End all grants of the resource, because a person decided so. Its queue stays."""
+    """End all grants of the resource, because a person decided so. Its queue is not changed."""
     board: Board = state.board
     board.start(moment)
     overlapping = list(board.list_grants(command.resource))
@@ -109,14 +109,14 @@ def end_claims(command: Any, state: State, moment: Moment) -> Decision:
         stream, facts = f"claim:{claim.resource}", {"forced_by": command.agent, "note": command.reason}
         forced = ClaimReleased(stream, claim.who.agent, claim.version, **facts)
         ended.append(Granted(claim.resource, board.record(forced)))
-        board.lose(claim, "forced", command.reason)
+        board.record_loss(claim, "forced", command.reason)
     granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
     return board.events, Released(*ended[0], None, next(iter(granted), None), ended if len(ended) > 1 else None)
 
 
 def give_up(command: Any, state: State, moment: Moment) -> Decision:
-    """End a claim that waited: its place stays for two minutes, or is given up if it `leaves`. What was granted to it
-    and not collected goes to the next."""
+    """End a call that waited for a claim. Its ticket stays in the queue for ABSENCE, or is removed if it `leaves`. A
+    grant that it did not collect goes to the next waiter."""
     board: Board = state.board
     who = board.start(moment, command.agent)
     resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
@@ -135,15 +135,15 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def leave(command: Any, state: State, moment: Moment) -> Decision:
-    """A handle of a session's holders is closed. Those that have no other leave, and calls end that waited in it.
-    Namesakes that wait for what they hold take over."""
+    """Close a handle of a session's holders. Those that have no other handle leave, and calls that waited there end.
+    Waiters of the same name take over what those holders held."""
     board: Board = state.board
     board.start(moment)
     for holder in list(board.holders.values()):
         if holder.who[1:] != moment.caller[:2] or moment.caller.handle not in holder.handles:
             continue
         others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
-        board.keep_holder(holder.leave(tuple(others), board.now, holder.who in command.guests))
+        board.keep_holder(holder.leave(tuple(others), board.now, holder.who in command.in_conversations))
         for claim in list(board.claims.values()) if holder.who in command.open_calls else ():
             if claim.who == holder.who:
                 _end_wait(claim, board)
@@ -172,7 +172,7 @@ def finish(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def _end_wait(claim: Claim, board: Board) -> None:
-    """Nobody waits in a ticket's call any more, or for a grant that was not collected."""
+    """End the wait for a ticket, or for a grant that its waiter has not collected."""
     if claim.is_ticket:
         board.keep(claim._replace(waits_until=0, deadline=claim.deadline or board.now + ABSENCE))
     elif claim.is_offered:
@@ -180,7 +180,7 @@ def _end_wait(claim: Claim, board: Board) -> None:
 
 
 def _find_ticket(request: Request, board: Board) -> Claim | None:
-    """The caller's place for the same request."""
+    """The caller's ticket for the same request."""
     tickets = (it for it in board.list_tickets(request.resources[0]) if it.who == request.who)
     return next((it for it in tickets if (it.resources, it.mode) == (request.resources, request.mode)), None)
 
@@ -196,7 +196,7 @@ def _is_grantable(request: Request, ticket: Claim | None, board: Board) -> bool:
 
 
 def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
-    """Deadline and note of one of the caller's grants, as this call says; no deadline becomes earlier. An offer is
+    """Set the deadline and the note of one of the caller's grants. A deadline never becomes earlier. An offer counts as
     collected."""
     deadline = claim.deadline if not claim.is_offered else None
     if command.lease_seconds is not None:
@@ -207,7 +207,7 @@ def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
 
 
 def _renew(command: Any, request: Request, board: Board) -> Any:
-    """What the caller holds already. An offer of the queue is collected: that is a grant."""
+    """Renew what the caller already holds. An offer is collected: then the result is a grant."""
     own = [claim for resource in request.resources if (claim := board.find_own(resource, request.who)) is not None]
     claims = [_set_facts(command, claim, board) for claim in own]
     board.enter(request.who)
@@ -247,7 +247,7 @@ def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board
     return describe_busy(request, None if command.wait_seconds else ticket, board)
 
 
-def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Board) -> list[Granted]:
+def _end(resource: str, claim: Claim | None, command: Any, who: HolderId, board: Board) -> list[Granted]:
     """End the caller's grant and tickets of a resource."""
     ended = []
     if claim is not None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.moment import SECOND
 
@@ -21,7 +21,7 @@ ABSENCE: Final = 120 * SECOND
 
 class ClaimGranted(NamedTuple):
     """`by`, `of_principal`, `of_session`: the holder, who need not be the caller. `ticket`: version of the ClaimQueued
-    that it fulfils; `instead_of`: version of the own grant that it replaces."""
+    that it fulfils; `instead_of`: version of the holder's own grant that it replaces."""
 
     stream: str
     by: str
@@ -46,7 +46,7 @@ class ClaimReleased(NamedTuple):
 
 
 class ClaimExpired(NamedTuple):
-    """The lease of a grant ended at `due` (microseconds since 1970), which may be earlier than it was noticed."""
+    """The lease of a grant ended at `due` (microseconds since 1970). The event may be recorded later."""
 
     stream: str
     by: str
@@ -56,7 +56,7 @@ class ClaimExpired(NamedTuple):
 
 
 class OfferExpired(NamedTuple):
-    """A grant ended that was offered to a waiter that did not collect it."""
+    """A grant ended because the waiter to which it was offered did not collect it in time."""
 
     stream: str
     by: str
@@ -85,8 +85,8 @@ class ClaimUnqueued(NamedTuple):
 
 
 class ClaimHandedOver(NamedTuple):
-    """The grant or ticket of version `claim` is that of agent and session `by` and `of_session` from now on: the same
-    agent, which goes on in that session, or calls itself so."""
+    """The grant or ticket of version `claim` now belongs to agent `by` in session `of_session`: the same agent, which
+    continues in that session, or uses that name."""
 
     stream: str
     by: str
@@ -108,17 +108,18 @@ class FileChanged(NamedTuple):
 class Claim(NamedTuple):
     """A row of the view `claims`: a grant or a ticket, identified by resource and version of its event. `position`,
     `since`: of that event; the position orders all tickets. `hold`: version of the holder's first grant of the
-    resource, which later ones in another mode have replaced.
+    resource, if grants in another mode have replaced it.
 
-    No part of the view: `deadline` (steady clock): of a grant with its own lease, of an offer, or of a ticket whose
-    waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note`: the latest.
+    These are not in the view: `deadline` (steady clock, microseconds) is the end of a grant with its own lease, of an
+    offer, or of a ticket whose waiter is absent. `waits_until` is the end of the call that waits. `is_offered`: not
+    collected yet. `note` is the latest.
     """
 
     resource: str
     version: int
     is_ticket: bool
     mode: Mode
-    who: Who
+    who: HolderId
     position: int
     since: int
     hold: int
@@ -157,21 +158,21 @@ class Ended(NamedTuple):
 
 
 _parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
-"""Without the calls around it: what the log has is JSON without blanks."""
+"""The C function inside json.loads: faster, and the log contains only JSON without leading blanks."""
 
 
 def read_end(resource: str, position: int, topic: str, at: int, meta: str, payload: str | None) -> Ended:
-    """From a row of the log."""
-    about = _parse(meta, 0)[0]
+    """Read it from a row of the log. `at`: microseconds since 1970."""
+    fields = _parse(meta, 0)[0]
     note = _parse(payload, 0)[0].get("note") if payload is not None else None
-    forced_by = about.get("forced_by")
-    outcome = "expired" if topic == "ClaimExpired" else "forced" if forced_by else about.get("outcome", "released")
-    facts = (about["grant"], about.get("of_session"), note, about.get("moved_to"), forced_by)
-    return Ended(position, resource, outcome, about["by"], about.get("due", at), *facts)
+    forced_by = fields.get("forced_by")
+    outcome = "expired" if topic == "ClaimExpired" else "forced" if forced_by else fields.get("outcome", "released")
+    facts = (fields["grant"], fields.get("of_session"), note, fields.get("moved_to"), forced_by)
+    return Ended(position, resource, outcome, fields["by"], fields.get("due", at), *facts)
 
 
 def describe_release(event: ClaimReleased, position: int, at: int) -> Ended:
-    """As `read_end` will find it."""
+    """The same as `read_end` will return once the event is in the log."""
     outcome = "forced" if event.forced_by is not None else event.outcome
     facts = (event.grant, None, event.note, event.moved_to, event.forced_by)
     return Ended(position, event.stream.partition(":")[2], outcome, event.by, at, *facts)
@@ -191,25 +192,25 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
     resource = event.stream[_PREFIX:]
     kind = type(event)
     if kind is ClaimGranted:
-        who, note, deadline, hold = Who(event.by, event.of_session, event.of_principal), event.note, None, version
+        who, note, deadline, hold = HolderId(event.by, event.of_session, event.of_principal), event.note, None, version
         keys: Keys = ((resource, version),)
-        for before in (event.instead_of, event.ticket):
-            if before is not None and (old := claims.pop((resource, before), None)) is not None:
+        for replaced in (event.instead_of, event.ticket):
+            if replaced is not None and (old := claims.pop((resource, replaced), None)) is not None:
                 note = note or old.note
-                if before == event.instead_of:
+                if replaced == event.instead_of:
                     deadline, hold = None if old.is_offered else old.deadline, old.hold
-                keys = (*keys, (resource, before))
-        place = (resource, version, False, event.mode, who, position, at, hold)
-        claims[keys[0]] = Claim(*place, (), deadline, 0, False, note)
+                keys = (*keys, (resource, replaced))
+        columns = (resource, version, False, event.mode, who, position, at, hold)
+        claims[keys[0]] = Claim(*columns, (), deadline, 0, False, note)
         return keys
     if kind is ClaimQueued:
-        who = Who(event.by, event.of_session, event.of_principal)
+        who = HolderId(event.by, event.of_session, event.of_principal)
         facts = (event.mode, who, position, at, version, event.also)
         claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
         return ((resource, version),)
     if kind is ClaimHandedOver:
         key = (resource, event.claim)
-        claims[key] = claims[key]._replace(who=Who(event.by, event.of_session, claims[key].who.principal))
+        claims[key] = claims[key]._replace(who=HolderId(event.by, event.of_session, claims[key].who.principal))
         return (key,)
     if kind is FileChanged:
         return ()  # its version is counted

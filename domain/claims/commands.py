@@ -1,11 +1,11 @@
-"""Commands that processes and hooks pass without pydantic. A test compares the first two with their operations."""
+"""Commands that processes and hooks run without pydantic. A test compares the first two with their operations."""
 
 from typing import NamedTuple
 
 from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
-from holdlog.domain.claims.holder import Who, list_ancestors
+from holdlog.domain.claims.holder import HolderId, list_ancestors
 from holdlog.domain.moment import Moment
 from holdlog.domain.state import Decision, Reads, State
 
@@ -44,7 +44,7 @@ class Release(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """End a claim that waited. Its place stays for two minutes, unless it `leaves` the queue."""
+    """End a call that waited for a claim. Its ticket stays in the queue for ABSENCE, unless the caller `leaves` it."""
 
     resource: str
     agent: str
@@ -61,7 +61,8 @@ class GiveUp(NamedTuple):
 
 
 class ListGrants(NamedTuple):
-    """What the agent holds of these resources: names, versions of the first grants, positions."""
+    """Which of these resources the agent holds: for each, its name, the version of its first grant, and the position
+    of its grant."""
 
     agent: str
     resources: tuple[str, ...]
@@ -96,7 +97,7 @@ class Finish(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """A grant with its own lease, in microseconds, that a process prolongs."""
+    """Renew a grant that has its own lease, in microseconds."""
 
     resource: str
     version: int
@@ -104,11 +105,11 @@ class Renewal(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Keep holders of a process alive, those in `open_calls` whenever they were heard. Returns those that hold or wait
-    for something, or have lost something and not learnt it."""
+    """Keep holders of a process alive; those in `open_calls` also after their idle limit. Returns the holders that hold
+    or wait for something, or have a loss to be reported."""
 
-    holders: tuple[Who, ...]
-    open_calls: frozenset[Who] = frozenset()
+    holders: tuple[HolderId, ...]
+    open_calls: frozenset[HolderId] = frozenset()
     renewals: tuple[Renewal, ...] = ()
 
     def reads(self) -> Reads:
@@ -120,14 +121,14 @@ class Beat(NamedTuple):
         in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
         handle = moment.caller.handle
         new = [it.who for it in board.holders.values() if it.who[1:] == moment.caller[:2] and handle in it.handles]
-        board.entered += [who for who in new if who not in self.holders]  # they were handed over to this handle
+        board.entered += [who for who in new if who not in self.holders]  # another process handed them over
         for who in self.holders:
             holder = board.holders.get(who)
-            if holder is not None and board.find_end_of(holder) > board.now:
+            if holder is not None and board.find_holder_end(holder) > board.now:
                 board.keep_holder(holder.beat(moment.caller.handle, board.now, who in in_calls))
         for resource, version, lease in self.renewals:
             claim = board.find_hold(resource, version)
-            if claim is not None and claim.deadline is not None and board.find_end(claim) > board.now:
+            if claim is not None and claim.deadline is not None and board.find_claim_end(claim) > board.now:
                 board.keep(claim._replace(deadline=max(claim.deadline, board.now + lease)))
         active = {claim.who for claim in board.claims.values()} | {it.who for it in board.holders.values() if it.lost}
         for who in self.holders:
@@ -137,11 +138,11 @@ class Beat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The caller's handle is closed, in which some holders had `open_calls`: callers of the same names below the same
-    host may take over from its holders, except `guests`, whose calls come in other ways."""
+    """Close the caller's handle. Holders in `open_calls` had calls there. Callers with the names of its holders, below
+    the same host, may take over from them, except those `in_conversations`, whose calls also come through hooks."""
 
-    open_calls: frozenset[Who] = frozenset()
-    guests: frozenset[Who] = frozenset()
+    open_calls: frozenset[HolderId] = frozenset()
+    in_conversations: frozenset[HolderId] = frozenset()
 
     def reads(self) -> Reads:
         return Reads(claims="all")
@@ -151,8 +152,9 @@ class Leave(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one (`*`:
-    all), which has made these `changes` of files: resources, and the SHA-256 of the content, None if it was removed."""
+    """A call that a hook of the agent's host reports. `begins`: the id of a call that starts, and `lasts` at most that
+    many microseconds. `ends`: the id of one that has ended; `*`: all. `changes`: the files that it changed, with the
+    SHA-256 of the content, None for a removed file."""
 
     agent: str
     receipt: str | None = None
@@ -170,9 +172,9 @@ class Call(NamedTuple):
         for resource, sha256 in self.changes:
             board.record(FileChanged(f"claim:{resource}", self.agent, sha256))
         holder = board.holders.get(who)
-        if holder is None or board.find_end_of(holder) <= board.now:
+        if holder is None or board.find_holder_end(holder) <= board.now:
             return board.events, None
-        holder = board.drop_dead(holder)
+        holder = board.remove_dead_handles(holder)
         if self.begins is not None:
             holder = holder.begin_call(self.begins, board.now + self.lasts)
         for call in [it for it in dict(holder.open_calls) if self.ends in (it, "*")]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdlog.domain.claims.board import Board, Request
 from holdlog.domain.claims.claim import Claim, Ended
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import list_covering, overlap
 from holdlog.domain.claims.results import (
     SAME_NAME,
@@ -24,7 +24,7 @@ from holdlog.domain.results import utc
 
 def describe_grant(claims: list[Claim], resources: tuple[str, ...], board: Board) -> Claimed:
     first, caller = claims[0], board.moment.caller
-    left = board.find_end(first) - board.now
+    left = board.find_claim_end(first) - board.now
     also = [Granted(claim.resource, claim.version) for claim in claims[1:]] if len(claims) > 1 else None
     holder = board.holders[first.who]
     end = board.find_last_end(list_covering(*resources))
@@ -48,7 +48,7 @@ def describe_renewal(claims: list[Claim], board: Board) -> AlreadyClaimed:
         Waiter(ticket.who.agent, (board.moment.at - ticket.since) / SECOND, ticket.note)
         for ticket in board.list_tickets(claim.resource)
     ]
-    left = board.find_end(claim) - board.now
+    left = board.find_claim_end(claim) - board.now
     facts = (utc(claim.since), utc(board.moment.at + left), left / SECOND)
     return AlreadyClaimed(claim.resource, claim.version, *facts, also or None, waiters or None)
 
@@ -60,7 +60,7 @@ def describe_busy(request: Request, ticket: Claim | None, board: Board) -> Busy:
     overlapping = (name for name in request.resources if any(overlap(name, other) for other in claim.resources))
     resource = next(overlapping, request.resources[0])
     queue = board.list_tickets(resource)
-    end = claim.waits_until if claim.is_ticket else board.find_end(claim)
+    end = claim.waits_until if claim.is_ticket else board.find_claim_end(claim)
     holders = [obstacle.who.agent for obstacle in obstacles if overlap(obstacle.resource, resource)]
     return Busy(
         resource,
@@ -83,8 +83,8 @@ def describe_busy(request: Request, ticket: Claim | None, board: Board) -> Busy:
     )
 
 
-def refuse_release(resource: str, who: Who, board: Board) -> Any:
-    """Why the caller, which does not hold it, may not release it; None if it may: it waits for it, or it is free."""
+def refuse_release(resource: str, who: HolderId, board: Board) -> Any:
+    """Why a caller that does not hold the resource may not release it; None if it waits for it, or if it is free."""
     if any(ticket.resource == resource and ticket.who == who for ticket in board.list_tickets(resource)):
         return None
     holder = next((claim for claim in board.list_grants(resource) if claim.resource == resource), None)

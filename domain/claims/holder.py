@@ -8,35 +8,36 @@ from typing import Final, NamedTuple
 
 from holdlog.domain.moment import LEASE, Caller
 
-BEATEN_PART: Final = 5
-"""A process keeps its holders alive for this part of a lease after each beat. A parent may take over what its
-sub-agent left for so long."""
-BEAT_PART: Final = 15
-"""A process beats each such part of a lease."""
-HEARD_PART: Final = 8
-"""A call is recorded if this part of the holder's life has passed."""
+LIFE_DIVISOR: Final = 5
+"""A holder whose process beats lives for lease / LIFE_DIVISOR after each beat. A parent may take over what its
+sub-agent has not used for that time."""
+BEAT_DIVISOR: Final = 15
+"""A process beats every lease / BEAT_DIVISOR."""
+HEARD_DIVISOR: Final = 8
+"""A call is recorded only if life / HEARD_DIVISOR has passed since the last recorded one."""
 SILENCE: Final = LEASE // 10
-"""If nobody committed for so long, all holders with a process have so long to beat again."""
+"""Microseconds. If no process committed for this time, each holder with a process has the same time to beat again."""
 MAX_LOSSES: Final = 1000
 MAX_CALLS: Final = 100
 MAX_HANDLES: Final = 64
 RECEIPT: Final = "receipt-"
-"""How the sessions begin that are made up for callers without one."""
+"""Prefix of the sessions that holdlog creates for callers without one."""
 
 
-class Who(NamedTuple):
-    """A holder of claims. `session`: the conversation or process, or the receipt of a caller that has neither."""
+class HolderId(NamedTuple):
+    """Identifies a holder of claims. `session`: the conversation or process, or the receipt of a caller that has
+    neither."""
 
     agent: str
     session: str
     principal: str | None = None
 
-    def is_family(self, other: "Who") -> bool:
+    def is_family(self, other: "HolderId") -> bool:
         """Whether both are the same agent of a session, or sub-agents of one."""
         return self[1:] == other[1:] and self.agent.partition("/")[0] == other.agent.partition("/")[0]
 
-    def is_receipt_of(self, who: "Who") -> bool:
-        """Whether it is the holder of a session that was made up for a caller of the same name."""
+    def is_receipt_of(self, who: "HolderId") -> bool:
+        """Whether its session was created for a caller of the same name, which has none."""
         return self.session.startswith(RECEIPT) and (self.agent, self.principal) == (who.agent, who.principal)
 
 
@@ -50,12 +51,12 @@ class Loss(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A row of the table `holders`. `lease`, `idle_limit`: as of its first caller; `handles`: what beats for it, open
-    stores of processes; `host`: the program that runs the agent, as far as it is known; `has_left`: its last handle
-    was closed; `open_calls`: ids of calls that have not ended, with the time after which they count as ended;
-    `lost`: what it has lost and no response has reported."""
+    """A row of the table `holders`. `lease`, `idle_limit`: those of its first caller, in microseconds. `handles`: the
+    open stores of processes that beat for it. `host`: the program that runs the agent, None if unknown. `has_left`: its
+    last handle was closed. `open_calls`: ids of calls that have not ended, and when each counts as ended. `lost`: lost
+    claims that no response has reported."""
 
-    who: Who
+    who: HolderId
     expires_at: int
     seen_at: int
     lease: int = LEASE
@@ -68,25 +69,24 @@ class Holder(NamedTuple):
 
     @property
     def life(self) -> int:
-        return self.lease // BEATEN_PART if self.handles else self.lease
+        return self.lease // LIFE_DIVISOR if self.handles else self.lease
 
-    def is_left_to(self, who: Who, host: str | None) -> bool:
+    def is_left_to(self, who: HolderId, host: str | None) -> bool:
         """Whether a caller of the same name below the same host takes over from this holder, which left."""
         same = (self.who.agent, self.who.principal) == (who.agent, who.principal) and self.who.session != who.session
         return self.has_left and same and self.host is not None and self.host == host
 
     def is_silent(self, now: int) -> bool:
         """Whether its parent may take over: no call, open or ended, for a fifth of the lease, or its end was seen."""
-        return not self.is_in_call(now) and (self.has_left or self.seen_at + self.lease // BEATEN_PART <= now)
+        return not self.is_in_call(now) and (self.has_left or self.seen_at + self.lease // LIFE_DIVISOR <= now)
 
     def is_in_call(self, now: int) -> bool:
         return any(end > now for _, end in self.open_calls)
 
     def hear(self, caller: Caller, now: int, handle: str | None) -> "Holder":
-        """The holder after a call of its session, through a handle that beats for it from now on. Its life never
-        becomes shorter."""
+        """The holder after a call of its session. `handle` beats for it from now on. A call never shortens its life."""
         handles = self._add(handle)
-        life = self.lease // BEATEN_PART if handles else self.lease
+        life = self.lease // LIFE_DIVISOR if handles else self.lease
         return self._replace(
             seen_at=now,
             expires_at=max(self.expires_at, now + life),
@@ -107,25 +107,25 @@ class Holder(NamedTuple):
         ends = () if self.handles else (end for _, end in calls)
         return self._replace(open_calls=calls, expires_at=max(now + self.life, 0, *ends))
 
-    def leave(self, handles: tuple[str, ...], now: int, is_guest: bool) -> "Holder":
-        """The holder after a handle was closed, which left these. With none it lives as one without a process; it has
-        left unless it only was a guest, or its host runs a call of it."""
+    def leave(self, handles: tuple[str, ...], now: int, is_in_conversation: bool) -> "Holder":
+        """The holder after one of its handles was closed; `handles` are the others. Without any, it lives as long as a
+        holder without a process. Then it has left, unless it is in a conversation or has an open call."""
         if handles:
             return self._replace(handles=handles)
         ends = [end for _, end in self.open_calls if end > now]
         end = max(self.expires_at, self.seen_at + self.lease, *ends)
-        return self._replace(expires_at=end, handles=(), has_left=not (ends or is_guest))
+        return self._replace(expires_at=end, handles=(), has_left=not (ends or is_in_conversation))
 
     def end_beats(self, handle: str | None) -> "Holder":
-        """The holder after its handle has stopped to beat for it, as it holds nothing."""
+        """The holder after its handle has stopped beating for it, because it holds nothing."""
         return self._replace(handles=tuple(it for it in self.handles if it != handle))
 
     def beat(self, handle: str | None, now: int, is_open: bool) -> "Holder":
-        """The holder after a beat of a handle that serves it, in which `is_open` says whether a call of it runs. A beat
-        does not count if the holder was not heard for too long."""
+        """The holder after a beat of a handle that serves it. `is_open`: a call of the holder runs there. A beat does
+        not count if the holder made no call for its idle limit."""
         if not (is_open or self.is_in_call(now) or self.seen_at + self.idle_limit > now):
             return self
-        seen, end = now if is_open else self.seen_at, max(self.expires_at, now + self.lease // BEATEN_PART)
+        seen, end = now if is_open else self.seen_at, max(self.expires_at, now + self.lease // LIFE_DIVISOR)
         return self._replace(seen_at=seen, expires_at=end, handles=self._add(handle), has_left=False)
 
     def _add(self, handle: str | None) -> tuple[str, ...]:
@@ -134,19 +134,19 @@ class Holder(NamedTuple):
         return (*self.handles, handle)[-MAX_HANDLES:]
 
 
-Holders = dict[Who, Holder]
+Holders = dict[HolderId, Holder]
 
 
-def enter(who: Who, caller: Caller, now: int, lost: tuple[Loss, ...]) -> Holder:
+def enter(who: HolderId, caller: Caller, now: int, lost: tuple[Loss, ...]) -> Holder:
     """A new holder, at its first grant or ticket."""
     idle_limit = min(caller.idle_limit, caller.lease) if "/" in who.agent else caller.idle_limit
     handles = (caller.handle,) if caller.handle is not None else ()
-    life = caller.lease // BEATEN_PART if handles else caller.lease
+    life = caller.lease // LIFE_DIVISOR if handles else caller.lease
     return Holder(who, now + life, now, caller.lease, idle_limit, caller.host, handles, lost=lost)
 
 
-def list_ancestors(who: Who) -> Iterator[Who]:
-    """The agents whose sub-agent it is, in its session."""
+def list_ancestors(who: HolderId) -> Iterator[HolderId]:
+    """Its parent agent, the parent of that one, and so on, in its session."""
     agent = who.agent
     while "/" in agent:
         agent = agent.rpartition("/")[0]

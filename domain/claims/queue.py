@@ -1,8 +1,8 @@
-"""The queue: grant to waiters in the transaction that frees what they want, expire what is due, refuse deadlocks."""
+"""The queue: grant to waiters in the transaction that frees what they want, record expiries, refuse deadlocks."""
 
 from typing import Final
 
-from holdlog.domain.claims.board import Board, Request, request_of
+from holdlog.domain.claims.board import Board, Request, make_request
 from holdlog.domain.claims.claim import (
     ABSENCE,
     OFFER,
@@ -14,7 +14,7 @@ from holdlog.domain.claims.claim import (
     OfferExpired,
     wants,
 )
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.claims.results import Link
 
@@ -25,22 +25,22 @@ MAX_EXPIRED: Final = 500
 def settle(board: Board, resources: tuple[str, ...] = ()) -> None:
     """Record what has expired, and grant what is free. The first thing in each transaction that reads the board: what
     was noticed is recorded, also if all its commands are refused."""
-    expire_due(board, resources)
+    record_ends(board, resources)
     grant_waiting(board)
 
 
-def expire_due(board: Board, resources: tuple[str, ...]) -> None:
-    """Record the end of grants and tickets whose time is over. A waiter whose call has ended keeps its place for two
-    minutes, unless its holder has ended."""
-    left = MAX_EXPIRED
+def record_ends(board: Board, resources: tuple[str, ...]) -> None:
+    """Record the end of grants and tickets that have expired: of all for these resources, and of up to MAX_EXPIRED
+    others. A waiter whose call has ended keeps its place for ABSENCE, unless its holder has ended."""
+    remaining = MAX_EXPIRED
     for claim in sorted(board.claims.values(), key=lambda claim: (claim.position, claim.resource)):
         if claim.is_ticket:
             _expire_ticket(claim, board)
             continue
-        if board.find_end(claim) > board.now:
+        if board.find_claim_end(claim) > board.now:
             continue
-        if left or any(overlap(claim.resource, resource) for resource in resources):
-            left = max(0, left - 1)
+        if remaining or any(overlap(claim.resource, resource) for resource in resources):
+            remaining = max(0, remaining - 1)
             _expire_grant(claim, board)
 
 
@@ -52,7 +52,7 @@ def _expire_grant(claim: Claim, board: Board) -> None:
     due = board.note_expiry(claim)
     board.record(ClaimExpired(stream, who.agent, who.session, claim.version, due))
     if who in board.holders:
-        board.lose(claim, "expired")
+        board.record_loss(claim, "expired")
 
 
 def _expire_ticket(ticket: Claim, board: Board) -> None:
@@ -62,18 +62,19 @@ def _expire_ticket(ticket: Claim, board: Board) -> None:
         board.keep(ticket._replace(waits_until=0, deadline=ticket.waits_until + ABSENCE))
 
 
-def grant_waiting(board: Board) -> list[tuple[str, Who]]:
+def grant_waiting(board: Board) -> list[tuple[str, HolderId]]:
     """Grant what is free to the waiters that are in a call, in queue order. Returns the resources with their new
-    holders. Repeats, as a grant may free something for an earlier waiter: its agent shares what it held alone."""
-    granted: list[tuple[str, Who]] = []
+    holders. It repeats, because a grant may free something for an earlier waiter: its agent may now share a resource
+    that it held exclusively."""
+    granted: list[tuple[str, HolderId]] = []
     before = -1
     while before < len(board.events):
         before = len(board.events)
         for ticket in board.list_waiters():
             if ticket.key not in board.claims:
-                continue  # another grant of this round made it needless
-            request = request_of(ticket)
-            if is_content(request, board):
+                continue  # an earlier grant of this round removed it
+            request = make_request(ticket)
+            if is_satisfied(request, board):
                 remove_ticket(ticket, "granted", board)
             elif board.is_free(request) and not find_cycle_of_grant(request, ticket, board):
                 grant(request, ticket, board)
@@ -82,8 +83,8 @@ def grant_waiting(board: Board) -> list[tuple[str, Who]]:
 
 
 def grant(request: Request, ticket: Claim | None, board: Board, note: str | None = None) -> list[Claim]:
-    """Grant all resources, except what is held already. To a waiter it is an offer, until its call collects it. Returns
-    the claims of all resources."""
+    """Grant all resources that the agent does not hold yet. A grant to a waiter is an offer until its call collects it.
+    Returns the claims of all resources."""
     who, mode, granted = request.who, request.mode, []
     for resource in request.resources:
         own = board.find_own(resource, who) if board.claims else None
@@ -103,13 +104,13 @@ def grant(request: Request, ticket: Claim | None, board: Board, note: str | None
         if ticket is not None and (own is None or own.is_offered):
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
     for other in board.list_tickets(*request.resources) if len(board.claims) > len(granted) else ():
-        if other.who == who and is_content(request_of(other), board):
+        if other.who == who and is_satisfied(make_request(other), board):
             remove_ticket(other, "granted", board)
     return granted
 
 
-def is_content(request: Request, board: Board) -> bool:
-    """Whether a waiter holds what it wants, or got more since: alone what it would share."""
+def is_satisfied(request: Request, board: Board) -> bool:
+    """Whether a waiter holds what it requests, or has got more since: exclusively what it would share."""
     own = [board.find_own(resource, request.who) for resource in request.resources]
     return all(
         claim is not None
@@ -118,19 +119,19 @@ def is_content(request: Request, board: Board) -> bool:
     )
 
 
-def take_over(who: Who, host: str | None, resources: tuple[str, ...], board: Board) -> bool:
-    """Hand over to an agent below a host what namesakes left that overlaps the resources, unless agents would then wait
-    for each other. Returns whether there was anything."""
-    took = False
+def take_over(who: HolderId, host: str | None, resources: tuple[str, ...], board: Board) -> bool:
+    """Hand over to an agent below a host the claims that agents of the same name left and that overlap the resources,
+    unless agents would then wait for each other. Returns whether anything was handed over."""
+    is_taken = False
     for left in [holder.who for holder in board.holders.values() if holder.is_left_to(who, host)]:
         holds = any(claim.who == left and wants(claim, resources) for claim in board.claims.values())
-        if holds and board.is_whole(left):
+        if holds and board.has_family_left(left):
             trial = board.copy()
             trial.hand_over(left, who)
             if not find_cycle(trial):
                 board.hand_over(left, who)
-                took = True
-    return took
+                is_taken = True
+    return is_taken
 
 
 def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
@@ -142,10 +143,10 @@ def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
 
 
 def find_cycle(board: Board, also: Request | None = None) -> list[Link]:
-    """The agents that wait for each other, so that none of them would ever get what it wants; with `also`, if that
-    claim waited, too. Empty if there is none. The order of the queue does not matter: a waiter is overtaken by the
-    agent that it waits for."""
-    requests = [*([also] if also is not None else ()), *map(request_of, board.list_waiters())]
+    """The agents that wait for each other, so that none of them would ever get what it wants; empty if there are none.
+    With `also`: those that would, if this request waited, too. The order of the queue does not matter: the agent that a
+    waiter waits for may overtake it."""
+    requests = [*([also] if also is not None else ()), *map(make_request, board.list_waiters())]
     blockers = {request: {claim.who for claim in board.list_obstacles(request)} for request in requests}
     stuck = {request.who for request in requests}
     while True:
@@ -158,8 +159,10 @@ def find_cycle(board: Board, also: Request | None = None) -> list[Link]:
     return [] if first is None else _describe_cycle(first, stuck, blockers, board)
 
 
-def _describe_cycle(request: Request, stuck: set[Who], blockers: dict[Request, set[Who]], board: Board) -> list[Link]:
-    path: list[tuple[Who, str]] = []  # an agent, and what it waits for
+def _describe_cycle(
+    request: Request, stuck: set[HolderId], blockers: dict[Request, set[HolderId]], board: Board
+) -> list[Link]:
+    path: list[tuple[HolderId, str]] = []  # an agent, and what it waits for
     while request.who not in (who for who, _ in path):
         obstacle = next(claim for claim in board.list_obstacles(request) if claim.who in stuck)
         path.append((request.who, obstacle.resource))
@@ -169,7 +172,7 @@ def _describe_cycle(request: Request, stuck: set[Who], blockers: dict[Request, s
 
 
 def find_cycle_of_grant(request: Request, ticket: Claim | None, board: Board) -> list[Link]:
-    """The cycle that a grant would close, as its agent also waits elsewhere."""
+    """The cycle that a grant would close, because its agent also waits for something else."""
     waiters = [waiter for waiter in board.list_waiters() if waiter.who == request.who]
     if all(ticket is not None and waiter.key == ticket.key for waiter in waiters):
         return []

@@ -1,4 +1,4 @@
-"""The one spelling of a resource: a path, `file://<workspace>/<path>` or `custom://<name>`; and which overlap."""
+"""The canonical name of a resource (a path, `file://<workspace>/<path>` or `custom://<name>`), and which overlap."""
 
 import re
 from functools import lru_cache
@@ -46,7 +46,7 @@ def check_claimable(text: str) -> str:
 
 @lru_cache(1024)
 def list_covering(*resources: str) -> tuple[str, ...]:
-    """The resources and all other names of which a claim covers one of them: its own subtree's, and those above it."""
+    """These resources, and each folder whose claim would cover one of them: `a/b/`, `a/` for `a/b`."""
     return tuple(dict.fromkeys(name for resource in resources for name in _list_covering(resource)))
 
 

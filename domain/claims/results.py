@@ -82,7 +82,7 @@ SAME_NAME: Final = (
 class Busy(NamedTuple):
     """Another holds it, or waits for it in a call. `holder_connected`: whether the holder's process lives, where it can
     be known. `principal`: that of the holder. `ticket` and `queue_position`: the caller's place in the queue, with
-    `receipt` as of Claimed."""
+    `receipt` as in Claimed."""
 
     resource: str
     held_by: str
@@ -189,7 +189,7 @@ class Expired(NamedTuple):
 
     resource: str
     held_by: str | None = None
-    hint: str = "Your claim had expired: check what others changed, and call claim() again before you go on."
+    hint: str = "Your claim had expired: check what others changed, and call claim() again before you continue."
     lost: list[Lost] | None = None
     status: Literal["expired"] = "expired"
 

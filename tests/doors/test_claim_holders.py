@@ -115,7 +115,7 @@ FAMILIES = {  # who holds it, who claims it, and what that returns in the same s
 
 
 @both_stores
-def test_claim_lets_in_the_sub_agents_of_its_session_alone(open_store):
+def test_claim_admits_the_sub_agents_of_its_own_session_only(open_store):
     mine, yours = open_store(session="one"), open_store(session="two")
     for number, ((holder, caller), status) in enumerate(FAMILIES.items()):
         take(mine, f"{number}/", holder)

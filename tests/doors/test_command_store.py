@@ -260,7 +260,7 @@ def test_commands_that_read_work_in_a_store_that_cannot_be_written(sandbox):
 def init(root: Path, *words: str) -> Done:
     """It tries the server, which may be slow to answer on a busy machine."""
     done = run("init", "--yes", *words, cwd=root)
-    assert (done.code == 0 or "did not answer within" in done.out, done.err) == (True, ""), done
+    assert (done.code == 0 or "did not respond within" in done.out, done.err) == (True, ""), done
     return done
 
 

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdlog.adapters.engine.port import COMMIT_SECONDS
+from holdlog.adapters.engine.port import LOCK_SECONDS
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 for _logger in ("psycopg", "psycopg_pool"):
@@ -139,7 +139,7 @@ def name_server(target: Target) -> str:
 
 def configure(connection: Connection, target: Target) -> None:
     connection.execute(
-        sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema), lock_timeout=sql.Literal(f"{COMMIT_SECONDS}s"))
+        sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema), lock_timeout=sql.Literal(f"{LOCK_SECONDS}s"))
     )
 
 

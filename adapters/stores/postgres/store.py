@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.engine.port import MARK_AFTER, Batch, Head, Reader, Request, Snapshot, find_key
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
@@ -64,7 +64,7 @@ class PostgresStore:
         self._marked_at = 0
         """When this process last recorded that it commits."""
         self._offset = 0
-        """Microseconds: the database's clock minus this machine's `_CLOCK`, as of `_read_at` by the latter."""
+        """Microseconds: the database's clock minus this machine's `_CLOCK`, measured at `_read_at` by the latter."""
         self._read_at = self._last_at = 0
         self._pool = ConnectionPool(
             name_server(self._target),
@@ -102,7 +102,7 @@ class PostgresStore:
 
     def _begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
-        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
+        requests = [find_key(caller) for _, caller in reads if caller.request_id is not None]
         arrays = (
             {stream for read, _ in reads for stream in read.streams},
             {stream for read, _ in reads for stream in read.values},
@@ -164,7 +164,7 @@ class PostgresStore:
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
-        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_EVERY:
+        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_AFTER:
             text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
@@ -342,10 +342,10 @@ def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
 
 
 def _records(reads: Sequence[tuple[Reads, Caller]], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
-    found = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
+    loaded = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
     for row in (*ranges, *records, *values):  # a command may need the value of what another only reads
-        found[row[0]] = decode_record(*row)
-    return found
+        loaded[row[0]] = decode_record(*row)
+    return loaded
 
 
 def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:

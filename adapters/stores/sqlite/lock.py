@@ -68,7 +68,7 @@ class WriteLock:
         return False
 
     def read_position(self) -> int:
-        """The last position of the log that any process has noted: the log had at least so many events."""
+        """The last position of the log that any process has noted: the log has at least this many events."""
         return int.from_bytes(os.pread(self._descriptor, _POSITION_BYTES, _BYTES), "little")
 
     def note_position(self, position: int) -> None:
@@ -78,11 +78,11 @@ class WriteLock:
             if position > self.read_position():
                 os.pwrite(self._descriptor, position.to_bytes(_POSITION_BYTES, "little"), _BYTES)
 
-    def distrust(self) -> None:
+    def expect_others(self) -> None:
         """Make the next `acquire` return False."""
         self._known_until = 0.0
 
-    def forsake(self) -> None:
+    def close_descriptor(self) -> None:
         """In a forked child: close the descriptor, which leaves the lock to the parent. A child that kept it would keep
         the lock of a killed parent."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -101,7 +101,7 @@ class WriteLock:
         """Close the side file."""
         with suppress(OSError):
             self.leave()
-        self.forsake()
+        self.close_descriptor()
 
     def ports(self) -> list[int]:
         """The ports of other processes that waited when the lock was last acquired."""

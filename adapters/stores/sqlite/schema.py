@@ -13,7 +13,7 @@ from holdlog.adapters.operating_system.processes import identify_boot
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, INDEXES, SCHEMA
 from holdlog.domain.claims.claim import ABSENCE, OFFER
-from holdlog.domain.claims.holder import BEATEN_PART
+from holdlog.domain.claims.holder import LIFE_DIVISOR
 from holdlog.domain.refusals import StoreError
 
 APPLICATION_ID: Final = 0x686C6F67
@@ -69,7 +69,7 @@ TABLES: Final = (
 _BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
 _NEW_BOOT: Final = (
     f"""UPDATE holders SET seen_at = :now, open_calls = NULL,
-    expires_at = :now + CASE handles WHEN '' THEN lease ELSE lease / {BEATEN_PART} END""",
+    expires_at = :now + CASE handles WHEN '' THEN lease ELSE lease / {LIFE_DIVISOR} END""",
     f"""UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE}
     WHEN is_offered = 1 THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END
     WHERE is_ticket = 1 OR deadline IS NOT NULL""",

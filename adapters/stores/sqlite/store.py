@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.engine import port
-from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.engine.port import LOCK_SECONDS, MARK_AFTER, Batch, Head, Reader, Request, Snapshot, find_key
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, is_full
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
@@ -119,13 +119,13 @@ class SqliteStore:
         except BaseException as error:
             lock.close()
             if is_first and (isinstance(error, StoreError) or is_damage(error)):
-                os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
+                os.unlink(f"{path}.lock")  # leave nothing next to a file that is not a store
             raise
 
-    def forsake_lock(self) -> None:
+    def close_lock_of_parent(self) -> None:
         """In a forked child."""
         if self._lock is not None:
-            self._lock.forsake()
+            self._lock.close_descriptor()
 
     # --- writes
 
@@ -135,7 +135,7 @@ class SqliteStore:
             if self._lock is None:
                 self._memory.acquire()
             else:
-                if not self._lock.acquire(COMMIT_SECONDS):
+                if not self._lock.acquire(LOCK_SECONDS):
                     self._head = None
                     if _identify(self._path) != self.identity:
                         raise self._explain_replacement()
@@ -155,7 +155,7 @@ class SqliteStore:
             batch = Batch(self._head, time.time_ns() // 1000, steady, State(records, board))
             for _, caller in reads:
                 if caller.request_id is not None:
-                    key = key_of(caller)
+                    key = find_key(caller)
                     for row in self._cursor.execute(_REQUEST, key):
                         batch.requests[key] = Request(*row)
             return batch
@@ -186,7 +186,7 @@ class SqliteStore:
             board = batch.state.board
             if board is not None:
                 self._write_board(board)
-            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_EVERY:
+            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_AFTER:
                 execute(sql.MARK, {"now": batch.steady})
                 marked_at = batch.steady
             if batch.remembered:
@@ -368,7 +368,7 @@ class SqliteStore:
     def _explain_replacement(self) -> UnavailableError:
         """The file was replaced, for example by a backup copied back."""
         if self._lock is not None:
-            self._lock.distrust()
+            self._lock.expect_others()
         return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
@@ -394,7 +394,7 @@ class SqliteStore:
         if self._lock is None:
             return
         try:
-            if not self._lock.acquire(COMMIT_SECONDS):
+            if not self._lock.acquire(LOCK_SECONDS):
                 self._head = None
             ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
@@ -458,7 +458,7 @@ def _keep_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
         if store.identity is not None:
             _inherited.add(store.identity)
-        store.forsake_lock()
+        store.close_lock_of_parent()
 
 
 os.register_at_fork(after_in_child=_keep_inherited)
