@@ -21,7 +21,7 @@ unexport VIRTUAL_ENV
 PYTEST = pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow lowest check lint fmt generate reference picture docs dist packages team bench benefit conformance inspector claude opencode
+.PHONY: help demo test rest slow breaks lowest check lint fmt generate reference picture docs dist packages team bench benefit conformance inspector claude opencode
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -37,6 +37,9 @@ rest: $(UV_FILE) ## the tests that `make test` leaves to CI
 
 slow: $(UV_FILE) ## the slow tests, one after the other
 	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
+
+breaks: $(UV_FILE) ## break the code in thirty places, one after the other; a test must fail for each (ARGS="--only NAME")
+	@$(UV) run python tests/breaks.py $(ARGS)
 
 lowest: $(UV_FILE) ## the quick tests with the lowest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear build/lowest

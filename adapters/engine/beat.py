@@ -118,7 +118,8 @@ class Beats:
     def _find_pause(self) -> float:
         """Seconds until the next beat: a part of the shortest lease."""
         with self._lock:
-            self._shortest_lease = min((caller.lease for caller in self.holders.values()), default=LEASE)
+            callers = filter(None, (*self.holders.values(), self._server))
+            self._shortest_lease = min((caller.lease for caller in callers), default=LEASE)
         pauses = [renewal.lease / 3 for _, renewals, _ in list(self._calls.values()) for renewal in renewals]
         return min(*pauses, self._shortest_lease / BEAT_DIVISOR, LEASE) / SECOND
 

@@ -193,6 +193,16 @@ def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root):
 
 
 @rest
+def test_server_keeps_what_hooks_claimed_also_with_a_short_lease(root):
+    env = {"HOLDLOG_LEASE_SECONDS": "12"}
+    server = subprocess.Popen([HOLDLOG, "serve"], cwd=root, env=environment(env), stdin=subprocess.PIPE)
+    edit = claude("main", str(root / "src/a.py")) | {"cwd": str(root)}
+    assert run_hook(edit, cwd=root, env=env).out == ""
+    assert run("wait", "src/a.py", "--timeout-seconds", "20", "--json", cwd=root).json["status"] == "timeout"
+    server.communicate()
+
+
+@rest
 def test_agent_with_hooks_and_a_server_is_never_denied_by_itself(host, one):
     """Also after /clear, which gives its conversation a new id."""
     claude = host("s-2")
@@ -479,11 +489,12 @@ def test_edit_that_names_no_file_is_reported_once(one):
 
 
 def test_store_that_cannot_be_used_allows_the_edit_and_says_so(root):
-    store_of(root).write_bytes(b"not a database" * 1000)
-    assert is_open(run_hook(claude("s-1", str(root / "src/a.py")), cwd=root))
-    store_of(root).unlink()
-    store_of(root).mkdir()
-    assert is_open(run_hook(claude("s-1", str(root / "src/a.py")), cwd=root))
+    store = store_of(root)
+    for spoil in (lambda: store.write_bytes(b"not a database" * 1000), lambda: (store.unlink(), store.mkdir())):
+        spoil()
+        done = run_hook(claude("s-1", str(root / "src/a.py")), cwd=root)
+        assert is_open(done)
+        assert "; this call is not guarded." in done.out, "the agent learns it, too"
     assert (root / "src/a.py").read_text() == "x = 1\n"
 
 

@@ -95,9 +95,12 @@ def test_expiry_of_a_value_ends_a_watch(store):
 
 
 def test_one_change_wakes_all_its_watchers(store):
-    watchers = [in_thread(watch, store, 0) for _ in range(10)]
+    watchers = [in_thread(watch, store, 0, 20) for _ in range(10)]
+    assert is_waiting(watchers[0])
+    began = time.monotonic()
     put(store, 1)
     assert {it.result().version for it in watchers} == {1}
+    assert time.monotonic() - began < 10, "they were not woken, and read again at the end of their time"
 
 
 def test_no_wake_up_is_lost_in_a_hundred_races(store):
