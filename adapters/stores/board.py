@@ -8,7 +8,7 @@ from typing import Any
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import sql
-from holdlog.adapters.stores.sql import CLAIM_COLUMNS
+from holdlog.adapters.stores.sql import HOLDER_COLUMNS
 from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Claim, wants
 from holdlog.domain.claims.holder import Holder, HolderId, Loss
@@ -44,8 +44,8 @@ def _join(reads: list[Reads]) -> Reads:
 def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
     """The queries that read the board for a command, and their parameters."""
     names, subtrees, _ = name_overlapping(read.resources)
-    parameters = {"session": caller.session, "principal": caller.principal or "", "now": now, "names": names}
-    parameters |= {"agent": read.agent, "host": caller.host or "", "subtrees": subtrees}
+    who = {"session": caller.session, "principal": caller.principal or "", "host": caller.host or ""}
+    parameters = {**who, "agent": read.agent, "now": now, "names": names, "subtrees": subtrees}
     if read.claims == "all":
         return [sql.BOARD], parameters
     queries = [sql.BEATS] if read.claims == "own" else []
@@ -60,26 +60,26 @@ def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, 
 
 def add_rows(board: Board, rows: Iterable[Any]) -> None:
     """Add rows of CLAIMS, SUBTREES, SESSION, BEATS or BOARD to the board."""
-    claims, holders, now = board.claims, board.holders, board.now
+    claims, now = board.claims, board.now
+    holders: dict[Any, Holder] = board.holders
     for row in rows:
-        claim, holder = row[:CLAIM_COLUMNS], row[CLAIM_COLUMNS:]
-        who: HolderId | None = None
-        if holder[0] is not None:
-            agent, session, principal, expires, seen, lease, idle, host, handles, left, calls, lost = holder
-            if (agent, session, principal or None) not in holders:
-                who = HolderId(agent, session, principal or None)
-                open_calls = tuple(json.loads(calls).items()) if calls else ()
-                losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
-                facts = (expires, seen, lease, idle, host, tuple(handles.split()) if handles else ())
-                holders[who] = Holder(who, *facts, bool(left), open_calls, losses)
-                if lost or left or expires <= now:
-                    board.is_quiet = False
-        resource, version, is_ticket, mode, agent, session, principal, position, since, hold, also, *rest = claim
-        if resource is None or (resource, version) in claims:
+        agent, session, principal, expires, seen, lease, idle, host, handles, left, calls, lost = row[:HOLDER_COLUMNS]
+        holder = holders.get((agent, session, principal or None))
+        who = HolderId(agent, session, principal or None) if holder is None else holder.who
+        if holder is None and expires is not None:
+            open_calls = tuple(json.loads(calls).items()) if calls else ()
+            losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
+            handles = tuple(handles.split()) if handles else ()
+            holders[who] = Holder(who, expires, seen, lease, idle, host, handles, bool(left), open_calls, losses)
+            if lost or left or expires <= now:
+                board.is_quiet = False
+        if row[HOLDER_COLUMNS] is None:
             continue
-        deadline, waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
-        who = who or HolderId(agent, session, principal or None)
-        if holder[0] is None:
+        resource, version, is_ticket, mode, position, since, hold, also, deadline, *rest = row[HOLDER_COLUMNS:]
+        if (resource, version) in claims:
+            continue
+        waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
+        if expires is None:
             board.adopt(who)
             board.is_quiet = False
         if is_ticket or (deadline is not None and deadline <= now):

@@ -155,31 +155,28 @@ FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )
 
-# --- the board: a row has a claim and its holder, or one of them
+# --- the board: a row has a holder's id, its columns unless it is unknown, and one of its claims or nulls
 
+_HOLDER = "h.expires_at, h.seen_at, h.lease, h.idle_limit, h.host, h.handles, h.has_left, h.open_calls, h.lost"
+HOLDER_COLUMNS: Final = 12
 _CLAIM = (
-    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.hold, c.also,"
-    " c.deadline, c.waits_until, c.is_offered, c.note,"
+    f"c.agent, c.session, c.principal, {_HOLDER}, c.resource, c.version, c.is_ticket, c.mode, c.position, c.since,"
+    " c.hold, c.also, c.deadline, c.waits_until, c.is_offered, c.note,"
     " (SELECT MAX(version) FROM events WHERE stream = 'claim:' || c.resource)"
 )
-_HOLDER = (
-    "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.host, h.handles,"
-    " h.has_left, h.open_calls, h.lost"
-)
-CLAIM_COLUMNS: Final = 16
-_NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
+_NO_CLAIM = f"h.agent, h.session, h.principal, {_HOLDER}{', NULL' * 13}"
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
-_ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
+_ROWS = f"SELECT {_CLAIM} FROM claims AS c {_WITH_HOLDERS}"
 _MATTERS = (
     "(h.lost IS NOT NULL OR EXISTS (SELECT 1 FROM claims AS o"
     " WHERE o.session = h.session AND o.principal = h.principal AND o.agent = h.agent))"
 )
 _HOLDERS = (
-    f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+    f"SELECT {_NO_CLAIM} FROM holders AS h"
     f" WHERE h.session = :session AND h.principal = :principal AND (h.expires_at > :now OR {_MATTERS})"
 )
 _LEFT_TO_AGENT = (
-    f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+    f"SELECT {_NO_CLAIM} FROM holders AS h"
     f" WHERE h.has_left = 1 AND h.agent = :agent AND h.principal = :principal AND h.host = :host AND {_MATTERS}"
 )
 SESSION: Final = (
@@ -187,17 +184,17 @@ SESSION: Final = (
 )
 """The holders of a session, and its claims that expire before their holders."""
 CLAIMS: Final = (
-    f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
+    f"SELECT {_CLAIM} FROM json_each(:names) AS n JOIN claims AS c ON c.resource = n.value {_WITH_HOLDERS}"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {SESSION} UNION ALL {_LEFT_TO_AGENT}"
 )
 """The claims that are or contain some resources, all tickets, a session's holders, and those that left to an agent. An
 OR would scan all claims."""
 SUBTREES: Final = (
-    f"SELECT {_CLAIM}, {_HOLDER} FROM json_each(:subtrees) AS s JOIN claims AS c"
+    f"SELECT {_CLAIM} FROM json_each(:subtrees) AS s JOIN claims AS c"
     f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
 )
 """The claims within some subtrees."""
-BOARD: Final = f"{_ROWS} UNION ALL SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+BOARD: Final = f"{_ROWS} UNION ALL SELECT {_NO_CLAIM} FROM holders AS h"
 """All claims, tickets and holders."""
 BEATS: Final = (
     f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_HOLDERS}"
