@@ -194,16 +194,17 @@ def load_current(
 def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: Moment) -> list[Any]:
     """The events of one operation on one value; none if it changes nothing."""
     by, reason, guard = cause
+    op, expected = step.op, step.expected_version
     expired_at = utc(expiry[0].expires_at) if expiry else None
-    if step.op == "delete":
+    if op == "delete":
         require_existing(step, record, expiry)
-    if step.expected_version is not None:
+    if expected is not None:
         require_version(step, record, expired_at)
-    if step.op == "check" or (step.op == "discard" and not record.exists):
+    if op == "check" or (op == "discard" and not record.exists):
         return []
-    if step.op in ("delete", "discard"):
-        return [*expiry, ValueDeleted(record.stream, by, reason, step.expected_version, guard)]
-    if step.op == "set":
+    if op in ("delete", "discard"):
+        return [*expiry, ValueDeleted(record.stream, by, reason, expected, guard)]
+    if op == "set":
         value, expires_at = step.value, moment.after(step.ttl_seconds) if step.ttl_seconds else None
     else:
         value, expires_at = compute(step, record), record.expires_at
@@ -211,9 +212,8 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
         return []
     if len(value) * 4 > moment.max_value_bytes:
         require_size(value, moment.max_value_bytes)
-    forced = record.exists and step.expected_version is None and step.op not in COMPUTED
-    written = ValueWritten(record.stream, by, value, reason, expires_at, step.expected_version, forced, guard)
-    return [*expiry, written]
+    forced = record.exists and expected is None and op not in COMPUTED
+    return [*expiry, ValueWritten(record.stream, by, value, reason, expires_at, expected, forced, guard)]
 
 
 def require_existing(step: Any, record: Record, expiry: list[Any]) -> None:

@@ -26,7 +26,8 @@ _MARK: Final = struct.Struct("<I12s")
 """Process and random bytes of the last writer."""
 _SLOT: Final = struct.Struct("<IH")
 """Process and UDP port of a process that waits."""
-_BYTES: Final = _MARK.size + SLOTS * _SLOT.size
+_FREE: Final = bytes(SLOTS * _SLOT.size)
+_BYTES: Final = _MARK.size + len(_FREE)
 _POSITION_BYTES: Final = 8
 """The last position of the log that was noted, behind the slots."""
 
@@ -55,7 +56,7 @@ class WriteLock:
                 self._wait(timeout)
             content = os.pread(self._descriptor, _BYTES, 0)
             self._slots = content[_MARK.size :]
-            self.has_waiters = bool(self._slots.strip(b"\0"))
+            self.has_waiters = not _FREE.startswith(self._slots)
             if content.startswith(self._mark) and time.monotonic() < self._known_until:
                 return True
             if not os.fstat(self._descriptor).st_nlink:

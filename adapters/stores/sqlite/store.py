@@ -40,9 +40,9 @@ OPEN_TIMEOUT: Final = 10.0
 DAMAGE_REMEMBERED: Final = 5.0
 """Seconds for which damage is reported without another look at the whole file."""
 
-_RECORD: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream = ?"
+_RECORD: Final = "SELECT version, position, exists_now, expires_at FROM current WHERE stream = ?"
 _VALUE: Final = (
-    "SELECT c.stream, c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
+    "SELECT c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
     " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
@@ -254,10 +254,10 @@ class SqliteStore:
         for stream in read.streams:
             if stream not in records:
                 row = execute(_RECORD, (stream,)).fetchone()
-                records[stream] = Record(stream) if row is None else decode_record(*row)
+                records[stream] = Record(stream) if row is None else decode_record(stream, *row)
         for stream in read.values:
             row = execute(_VALUE, (stream,)).fetchone()
-            records[stream] = Record(stream) if row is None else decode_record(*row)
+            records[stream] = Record(stream) if row is None else decode_record(stream, *row)
         for prefix in read.prefixes:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
                 records.setdefault(row[0], decode_record(*row))
