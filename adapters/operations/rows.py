@@ -8,8 +8,8 @@ from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores import sql
-from holdlog.domain import records
 from holdlog.domain.names import end_of_range, split_stream
+from holdlog.domain.records import EVENT_TYPES
 from holdlog.domain.results import NotFound, utc
 from holdlog.projections.results import EventEntry, HistoryEntry, RefusalEntry, StateRecord
 
@@ -96,13 +96,12 @@ def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[
     entries: list[HistoryEntry] = []
     by = from_json(rows[limit][3]).get("by") if len(rows) > limit else ""
     for version, topic, at, meta, payload, position in reversed(rows[:limit]):
-        get = from_json(meta).get
+        get, kind = from_json(meta).get, EVENT_TYPES[topic] if payload is not None else "redact"
         by = get("by") or by  # an expiry is that of its writer
         content = from_json(payload) if payload is not None else {}
-        kind = records.EVENT_TYPES[topic] if payload is not None else "redact"
-        basis = get("based_on"), get("forced"), get("principal")
-        value, reason = content.get("value"), content.get("reason")
-        entries.append(HistoryEntry(version, value, by, utc(at), kind, position, reason, *basis))
+        value, reason, basis = content.get("value"), content.get("reason"), get("based_on")
+        at, forced, principal = utc(at), get("forced"), get("principal")
+        entries.append(HistoryEntry(version, value, by, at, kind, position, reason, basis, forced, principal))
     return entries[::-1], len(rows) > limit
 
 
