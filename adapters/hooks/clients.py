@@ -55,6 +55,8 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     command = shlex.join([project.command, "hook"])  # keep it stable: Codex asks for trust again if it changes
     handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
     matchers = {"PreToolUse": f"{tools}|mcp__holdlog__.*", "PostToolUse": f"{readers}{tools}|mcp__holdlog__.*"}
+    if readers:  # Claude Code reports a command with another exit code than 0 as a failure alone
+        matchers["PostToolUseFailure"] = matchers["PreToolUse"]
     events = ("SessionStart", "UserPromptSubmit", *matchers, "Stop", "SubagentStop", "SessionEnd")
     groups = (({"matcher": matchers[it]} if it in matchers else {}) | {"hooks": [handler]} for it in events)
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))

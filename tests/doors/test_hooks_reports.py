@@ -1,6 +1,7 @@
 """What a shell command did to the files of another session is reported, whatever the host tells about its end."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -52,4 +53,32 @@ def test_command_in_opencode_that_changed_a_held_file_is_reported_to_both(root, 
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "src/a.py (held by claude-" in host.stdout
+    assert "changed src/a.py" in one.pre("src/a.py")["additionalContext"]
+
+
+def test_failed_command_in_claude_code_that_changed_a_held_file_is_reported_to_both(root, one):
+    """Claude Code reports a command with another exit code than 0 as PostToolUseFailure alone."""
+    assert run("init", "--yes", "--client", "claude-code", cwd=root).code == 0
+    hooks = json.loads((root / ".claude/settings.local.json").read_text())["hooks"]
+    given = {"tool_name": "Bash", "tool_use_id": "t-1", "tool_input": {"command": "make CODE=1"}}
+    facts = {"session_id": "s-2", "cwd": str(root)}
+
+    def report(event: str) -> str:
+        """What the agent is shown by the hooks that the settings name for an event."""
+        commands = [
+            hook["command"]
+            for group in hooks.get(event, ())
+            if re.fullmatch(group["matcher"], "Bash")
+            for hook in group["hooks"]
+        ]
+        text = json.dumps({**facts, "hook_event_name": event, **given})
+        env = environment({"PATH": f"{Path(HOLDLOG).parent}:/usr/bin:/bin"})
+        return "".join(
+            subprocess.run(it, shell=True, input=text, cwd=root, env=env, capture_output=True, text=True, check=True).stdout
+            for it in commands
+        )
+
+    assert report("PreToolUse") == ""
+    assert subprocess.run(["make", "CODE=1"], cwd=root, capture_output=True, check=False).returncode != 0
+    assert "src/a.py (held by claude-" in report("PostToolUseFailure")
     assert "changed src/a.py" in one.pre("src/a.py")["additionalContext"]
