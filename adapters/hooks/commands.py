@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.engine.conversations import name_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names, shorten
@@ -37,8 +38,12 @@ _TEXTS: Final = {
     "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
 }
 _CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
-_VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
-"""Commands that act as an agent; others select by its name."""
+_SELECTING: Final = ("revert", "redact")
+_VERBS: Final = (
+    *("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread"),
+    *_SELECTING,
+)
+"""Commands that act as an agent; others select by its name. `--agent` of _SELECTING does, too."""
 
 
 class ShellCall:
@@ -68,15 +73,20 @@ class ShellCall:
         of another agent. As far as words show it: scripts and variables of the agent's environment are not read, so a
         host's permissions must do the rest."""
         name = self._who.agent
-        for agent, *words in commands:
+        for agent, conversation, *words in commands:
             options, operands = read_options(words, f"--db {' '.join(_CALLERS)}")
             verb = operands[0] if operands else None
+            if verb == "hook":
+                return "holdlog: only hosts run hooks. Call holdlog claim, release or status instead."
+            if verb in _VERBS and conversation and name_session(conversation) != self._who.session:
+                return "holdlog: this names the conversation of another: call holdlog without it."
             if verb == "init" and not {"--undo", "--url"}.isdisjoint(options):
                 return "holdlog: only a person changes the guard. Ask your user to run this command."
             if verb == "release" and "--force" in options:
                 remedy = "release your own without --force, or ask your user to run this command"
                 return f"holdlog: only a person ends the claim of another: {remedy}."
-            named = [agent, *(options.get(option) for option in _CALLERS)] if verb in _VERBS else []
+            callers = _CALLERS[verb in _SELECTING :] if verb in _VERBS else ()
+            named = [agent, *map(options.get, callers)] if callers else []
             for other in filter(None, named):
                 if not (is_of_agent(name, other) or is_of_agent(other, name)):
                     return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."

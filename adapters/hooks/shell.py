@@ -22,6 +22,7 @@ from holdlog.adapters.hooks.words import (
     read_options,
     take_texts,
 )
+from holdlog.adapters.operating_system.processes import NAMED
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -454,7 +455,9 @@ class _Reader:
             self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
 
     def _holdlog(self, program: str, words: Words) -> None:
-        self.own.append(({**self.shell, **self._assigned}.get("HOLDLOG_AGENT"), *words))
+        known = {**self.shell, **self._assigned}
+        conversation = next((known[name] for name in NAMED if known.get(name)), None)
+        self.own.append((known.get("HOLDLOG_AGENT"), conversation, *words))
 
     def _mkdir(self, program: str, words: Words) -> None:
         self._made |= {path for path in map(self._path, words) if path is not None}

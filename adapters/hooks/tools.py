@@ -56,7 +56,8 @@ class Targets(NamedTuple):
     """`paths`: what certainly changes, in order, absolute; a folder that the command makes ends with a slash. `git`:
     its git commands, but for those that only read. `reports`: it may change files that nobody can name beforehand, so
     they are compared afterwards. `problem`: why it could not be read, in one line.
-    `own`: its commands of holdlog: HOLDLOG_AGENT, if the command sets it, and the words after `holdlog`."""
+    `own`: its commands of holdlog: agent and conversation in variables that the command sets, and the words after
+    `holdlog`."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()

@@ -103,6 +103,7 @@ class Work:
         """The tickets of agents that wait for these claims."""
         self._new_waiting: tuple[Claim, ...] = ()
         self._texts: list[str] = []
+        self._paths = paths
         self.files = list(self._name_files(paths))
 
     @property
@@ -166,7 +167,7 @@ class Work:
         reason = self._check_policy() or self._check_command() or self._claim()
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._describe_losses(), waiting]
-        settings = find_settings([file.path for file in self.files])
+        settings = find_settings(self._paths)
         if reason is None and settings is not None:
             texts.insert(0, describe_settings(settings, call.folder))
             return Output(" ".join(filter(None, texts)), "ask")

@@ -13,6 +13,9 @@ STARTERS: Final = frozenset(
 )
 """Programs between an agent's host and what it starts, besides shells."""
 
+NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+"""Variables in which hosts pass the id of the conversation to a shell."""
+
 
 @cache
 def identify_machine() -> str | None:

@@ -1,4 +1,4 @@
-"""What a shell command did to the files of another session is reported, whatever the host tells about its end."""
+"""Ways around the guard that an attack found: commands whose changes nobody was told of, and acting as another."""
 
 import json
 import re
@@ -82,3 +82,26 @@ def test_failed_command_in_claude_code_that_changed_a_held_file_is_reported_to_b
     assert subprocess.run(["make", "CODE=1"], cwd=root, capture_output=True, check=False).returncode != 0
     assert "src/a.py (held by claude-" in report("PostToolUseFailure")
     assert "changed src/a.py" in one.pre("src/a.py")["additionalContext"]
+
+
+AS_ANOTHER = [
+    'echo \'{"session_id": "s-1", "cwd": "."}\' | holdlog hook session-end',
+    "CLAUDE_CODE_SESSION_ID=s-1 holdlog release src/a.py",
+    "export CODEX_THREAD_ID=s-1; holdlog release",
+    "env CLAUDE_CODE_SESSION_ID=s-1 holdlog claim own.py",
+    "holdlog revert --session s-1 --by claude-one --reason x",
+]
+
+
+def test_command_that_acts_in_the_conversation_of_another_is_denied(root, one):
+    two = Session(root, "s-2")
+    assert [it for it in AS_ANOTHER if two.denied(it) == ""] == []
+    assert two.denied("CLAUDE_CODE_SESSION_ID=s-2 holdlog claim own.py") == "", "its own"
+    assert two.denied("CLAUDE_CODE_SESSION_ID=s-1 holdlog status src/a.py") == "", "it only reads"
+
+
+@pytest.mark.parametrize("command", ["rm .git/holdlog/state.db", "cp own.py .git/holdlog/state.db-wal"])
+def test_person_must_agree_before_the_store_itself_is_changed(root, one, command):
+    assert Session(root, "s-2").bash(command)["permissionDecision"] == "ask"
+    edit = {"tool_name": "Write", "tool_input": {"file_path": str(root / ".git/holdlog/state.db")}}
+    assert Session(root, "s-2").hook("PreToolUse", **edit)["permissionDecision"] == "ask"
