@@ -106,7 +106,7 @@ def read_call(targets: Targets) -> Reading:
     removed = [path for path in targets.paths if os.path.isdir(path) and not os.path.islink(path)]
     actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
     paths = tuple(dict.fromkeys([*targets.paths, *names]))
-    reports = targets.reports or any(action.is_unknown for action in actions)
+    reports = targets.reports or any(it.is_unknown or it.name.startswith("git commit") for it in actions)  # runs hooks
     return Reading(targets._replace(paths=paths, reports=reports), tuple(actions), problem)
 
 

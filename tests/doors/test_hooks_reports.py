@@ -105,3 +105,39 @@ def test_person_must_agree_before_the_store_itself_is_changed(root, one, command
     assert Session(root, "s-2").bash(command)["permissionDecision"] == "ask"
     edit = {"tool_name": "Write", "tool_input": {"file_path": str(root / ".git/holdlog/state.db")}}
     assert Session(root, "s-2").hook("PreToolUse", **edit)["permissionDecision"] == "ask"
+
+
+STUBBED = ("prettier", "cargo", "npm", "mvn", "coverage", "uv", "markdownlint", "pytest")
+READ_AS_HARMLESS = [
+    *("prettier --check --write .", "cargo run -- --check", "npm run test:update", "mvn compile spotless:apply"),
+    *("coverage run gen.py", "./gen.sh -v", "uv run - <<< x", "markdownlint -f src", "pytest --inline-snapshot=fix"),
+    *("git commit -qm x own.py", "git apply --stat --apply p.diff", "tee /proc/self/cwd/src/a.py <<< x"),
+    *("sed -n 1wsrc/a.py own.py", "sed '1e echo x > src/a.py' own.py", "awk 'BEGIN{\"tee src/a.py\" | getline}'"),
+    *("curl -s --dump-header src/a.py file:///etc/hostname", "history -w src/a.py"),
+]
+"""Commands that were taken for ones that change no file."""
+
+
+@rest
+@pytest.mark.parametrize("command", READ_AS_HARMLESS)
+def test_command_that_looks_harmless_and_changed_a_held_file_is_denied_or_reported(root, one, tmp_path, command):
+    two, programs = Session(root, "s-2"), tmp_path / "programs"
+    write(root / "p.diff", "--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-x = 2\n+x = 3\n")
+    write(root / "own.py", "x = 3\n")
+    for path in (*(programs / name for name in STUBBED), root / "gen.sh", root / ".git/hooks/pre-commit"):
+        write(path, "#!/bin/sh\necho by the program > src/a.py\n")
+        path.chmod(0o755)
+    if two.denied(command) == "":
+        env = environment({"PATH": f"{programs}:/usr/bin:/bin"})
+        subprocess.run(["bash", "-c", command], cwd=root, env=env, capture_output=True, check=False)
+        assert (root / "src/a.py").read_text() != "x = 2\n", "the command changes it"
+        assert "src/a.py (held by claude-" in two.bash(command, "PostToolUse").get("additionalContext", "")
+
+
+@rest
+def test_command_that_only_reads_is_not_compared(root, one):
+    two = Session(root, "s-2")
+    for command in ("sed -n 1,20p src/a.py", "prettier --check .", "npm run test", "pytest -q", "awk '{print $1}' own.py"):
+        assert two.denied(command) == ""
+        write(root / "src/a.py", f"by = {command!r}\n")
+        assert two.bash(command, "PostToolUse") == {}, command
