@@ -479,6 +479,9 @@ def test_posted_hook_takes_paths_below_the_root_of_its_worktree(server: HttpServ
     assert server.request("GET", "/v1/claims/src%2Fa.py").json()["status"] == "claimed"
     elsewhere = call | {"session_id": "two", "cwd": "/srv/ben", "tool_input": {"file_path": "/srv/ben/src/a.py"}}
     assert "deny" in server.request("POST", "/hook?root=/srv/ben", json=elsewhere).text
+    for session, text in (("one", "{}"), ("two", "deny")):
+        dotted = call | {"session_id": session, "tool_input": {"file_path": "/home/ann/project/..a.py"}}
+        assert text in server.request("POST", "/hook?root=/home/ann/project", json=dotted).text
     outside = call | {"session_id": "two", "tool_input": {"file_path": "/etc/hosts"}}
     assert server.request("POST", "/hook?root=/home/ann/project", json=outside).json() == {}
 

@@ -122,7 +122,7 @@ class RemoteWork:
     def _resolve(self, path: str) -> str | None:
         """The resource of a file, None outside the worktree."""
         relative = os.path.relpath(path, self._root)
-        if relative.startswith(".."):
+        if relative == ".." or relative.startswith("../"):
             return None
         try:
             return self._names.resolve(relative + "/" * path.endswith("/"), is_new=True)
