@@ -93,12 +93,15 @@ class ShellCall:
         return None
 
     def note(self, reading: Reading, folder: str, call: str) -> None:
-        """Note what a command finds that may do something to files of others, or make an entry of a stash."""
+        """Note what a command finds that may do something to files of others, or make an entry of a stash. What a
+        command with the same id has found stays: some hosts pass no ids, and may run several at once."""
         stashes = any(action.name.startswith("git stash") for action in reading.actions)
         if reading.targets.reports or stashes:
             marks = list_marks(reading, self._read_ownership(), self._workspaces, folder)
-            if marks:
-                self._put(self._who.session, f"before {call}", marks)
+            key = {"session": self._who.session, "agent": f"before {call}"}
+            noted = {name for name, _, _ in self._engine.store.read(MARKS, key)} if marks else ()
+            if new := {name: mark for name, mark in marks.items() if name not in noted}:
+                self._put(key["session"], key["agent"], new)
 
     def compare(self, call: str) -> str:
         """Record what happened to files of others while a command ran: they are warned before they edit these again.
