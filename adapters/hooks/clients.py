@@ -14,7 +14,7 @@ from holdlog.adapters.hooks.places import TOKEN, Server
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; the hook itself ends earlier (entry.py)."""
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
-_MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
+_MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|copy|save|update|patch|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
 _NAMES_SERVER: Final = "names the server"
 _RUNS_HOOKS: Final = "runs hooks"

@@ -141,3 +141,29 @@ def test_command_that_only_reads_is_not_compared(root, one):
         assert two.denied(command) == ""
         write(root / "src/a.py", f"by = {command!r}\n")
         assert two.bash(command, "PostToolUse") == {}, command
+
+
+@rest
+def test_commands_at_once_of_a_host_without_ids_are_compared_with_what_the_first_one_found(root, one):
+    two = Session(root, "s-2")
+    assert two.bash("make CODE=0") == two.bash("sh other.sh") == {}
+    subprocess.run(["make", "CODE=0"], cwd=root, check=True, capture_output=True)
+    assert two.bash("sh third.sh") == {}, "it starts while the first one runs"
+    assert "src/a.py (held by claude-" in two.bash("make CODE=0", "PostToolUse")["additionalContext"]
+
+
+@rest
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("mcp__fs__copy_file", {"source": "own.py", "destination": "src/a.py"}),
+        ("mcp__fs__write_multiple_files", {"files": [{"path": "src/a.py", "content": "x"}]}),
+        ("mcp__serena__replace_regex", {"relative_path": "src/a.py", "regex": "x", "repl": "y"}),
+    ],
+)
+def test_unknown_tool_that_writes_a_file_is_warned_about(root, one, tool, arguments):
+    assert run("init", "--yes", "--client", "claude-code", cwd=root).code == 0
+    hooks = json.loads((root / ".claude/settings.local.json").read_text())["hooks"]
+    assert re.fullmatch(hooks["PreToolUse"][0]["matcher"], tool)
+    done = Session(root, "s-2").run("PreToolUse", tool_name=tool, tool_input=arguments)
+    assert "seems to write a file" in done.out
