@@ -128,7 +128,9 @@ def _require(tool: str, paths: Sequence[str], folder: str) -> Targets:
     """The paths of an editing tool."""
     if not paths:
         return Targets(problem=f"{show(tool)[:MAX_TOOL]} names no file in a form that holdlog knows")
-    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
+    trimmed = [path.strip().strip("\ufeff") or path for path in paths]  # as Claude Code does
+    exist = [path for path in paths if path not in trimmed and os.path.lexists(os.path.join(folder, path))]
+    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in (*trimmed, *exist))))
 
 
 def _read_shell(tool: str, arguments: Mapping[str, Any], folder: str) -> Targets:

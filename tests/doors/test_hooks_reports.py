@@ -167,3 +167,11 @@ def test_unknown_tool_that_writes_a_file_is_warned_about(root, one, tool, argume
     assert re.fullmatch(hooks["PreToolUse"][0]["matcher"], tool)
     done = Session(root, "s-2").run("PreToolUse", tool_name=tool, tool_input=arguments)
     assert "seems to write a file" in done.out
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\u00a0", "\ufeff"])
+def test_blanks_around_a_path_which_hosts_remove_are_no_way_around_the_guard(root, one, blank):
+    two = Session(root, "s-2")
+    assert "src/a.py is held by claude-" in two.edit(f"src/a.py{blank}")
+    write(root / f"src/a.py{blank}", "another file\n")
+    assert "src/a.py is held by claude-" in two.edit(f"src/a.py{blank}"), "a host may remove the blank or not"
