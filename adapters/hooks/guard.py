@@ -191,7 +191,8 @@ class _Examination:
     def _find_others_work(self, files: Sequence[DirtyFile]) -> dict[str, FileWork]:
         """The work of others in these files, by path, except what is committed."""
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
-        names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
+        paths = sorted(statuses, key=os.path.islink, reverse=True)  # a file wins over a link to it
+        names = {name: path for path in paths if (name := workspaces.name_file(path)) is not None}
         works = dict[str, FileWork]()
         for name, others in self._source.ownership.find_others(names).items():
             for work in others:

@@ -154,7 +154,7 @@ def _is_silent(command: str) -> bool:
 def _is_harmless(program: str, words: Words) -> bool:
     """Whether a program only checks, compiles or tests, or reads from git."""
     if program == "git":
-        return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output")
+        return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output", "-O", "--open")
     is_dry = program in _FORMATTERS and not {"--check", "--diff", "--dry-run", "--list-different"}.isdisjoint(words)
     is_dry = is_dry and not _has(words, "--write", "-w") and (program != "cargo" or words[0] == "fmt")
     if is_dry or (len(words) == 1 and words[0] in _QUESTIONS and "/" not in program):

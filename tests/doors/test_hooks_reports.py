@@ -113,7 +113,7 @@ READ_AS_HARMLESS = [
     *("coverage run gen.py", "./gen.sh -v", "uv run - <<< x", "markdownlint -f src", "pytest --inline-snapshot=fix"),
     *("git commit -qm x own.py", "git apply --stat --apply p.diff", "tee /proc/self/cwd/src/a.py <<< x"),
     *("sed -n 1wsrc/a.py own.py", "sed '1e echo x > src/a.py' own.py", "awk 'BEGIN{\"tee src/a.py\" | getline}'"),
-    *("curl -s --dump-header src/a.py file:///etc/hostname", "history -w src/a.py"),
+    *("curl -s --dump-header src/a.py file:///etc/hostname", "history -w src/a.py", "git grep -O'tee src/a.py' x < own.py"),
 ]
 """Commands that were taken for ones that change no file."""
 
@@ -175,3 +175,11 @@ def test_blanks_around_a_path_which_hosts_remove_are_no_way_around_the_guard(roo
     assert "src/a.py is held by claude-" in two.edit(f"src/a.py{blank}")
     write(root / f"src/a.py{blank}", "another file\n")
     assert "src/a.py is held by claude-" in two.edit(f"src/a.py{blank}"), "a host may remove the blank or not"
+
+
+@rest
+def test_link_to_a_held_file_does_not_make_the_file_ones_own(root, one):
+    (root / "link.py").symlink_to("src/a.py")
+    denial = Session(root, "s-2").denied("git add -A")
+    assert re.search(r"take in work of another session: src/a\.py \(claude-", denial)
+    assert "src/a.py" not in denial.partition("Name only your own files")[2]
