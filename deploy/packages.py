@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 
 import holdlog
 from holdlog.adapters.hooks.clients import CLIENTS, Project
-from holdlog.adapters.hooks.edits import plan
+from holdlog.adapters.hooks.edits import plan_edit
 
 ROOT = Path(__file__).parents[1]
 NAME = "holdlog"
@@ -75,7 +75,7 @@ def build() -> dict[str, Json | str]:
 def read_init_file(name: str) -> Json:
     """A file that `holdlog init` writes for Claude Code into a project without one."""
     (target,) = [it for it in CLIENTS["claude-code"].targets(Project("/nowhere", "/nowhere")) if it.path.endswith(name)]
-    edit = plan(target, undo=False)
+    edit = plan_edit(target, undo=False)
     assert edit is not None
     content: Json = json.loads(edit.after or "")
     return content
