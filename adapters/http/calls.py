@@ -13,13 +13,13 @@ from starlette.types import Receive
 from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
+from holdlog.adapters.engine.conversations import require_label, require_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import LOG, Metrics
 from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import BUG, Object, refusal_to_object, to_text
 from holdlog.adapters.operations.surface import Names, Surface, find_wait
-from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError

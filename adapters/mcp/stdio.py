@@ -23,6 +23,7 @@ from holdlog.adapters.engine.conversations import (
     leave_server,
     list_candidates,
     name_call,
+    require_session,
 )
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
@@ -35,7 +36,6 @@ from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import BUG, Object, refusal_to_object
 from holdlog.adapters.operations.surface import Surface, find_wait
 from holdlog.adapters.policy.names import CurrentNames
-from holdlog.adapters.python.calls import require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import AUTHORS

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import require_label, require_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.async_steps import AsyncSteps
@@ -17,14 +18,7 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.operations.steps import Steps, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
-from holdlog.adapters.python.calls import (
-    compute,
-    drop_missing,
-    read_pages,
-    require_function_alone,
-    require_label,
-    require_session,
-)
+from holdlog.adapters.python.calls import compute, drop_missing, read_pages, require_function_alone
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 from holdlog.projections.results import StateRecord
