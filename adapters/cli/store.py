@@ -54,8 +54,7 @@ def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
     False: the name may be mistyped. Raises StoreError, UnavailableError."""
     place = find_place(options.db)
     is_new = not has_store(place)
-    if place != ":memory:" and not is_url(place):
-        prepare_folder(place, os.environ)
+    prepare_folder(place, os.environ)
     engine = open_engine(place)
     if is_new and notes_new and options.db is not None:
         print_note(f"created the store {place}")

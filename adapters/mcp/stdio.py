@@ -29,7 +29,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups, read_labels, read_meta
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Operation, Query
@@ -130,8 +130,7 @@ def serve(settings: "Settings") -> NoReturn:
     prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
-    if settings.db != ":memory:" and not is_url(settings.db):
-        prepare_folder(settings.db, os.environ)
+    prepare_folder(settings.db, os.environ)
     with closing(open_engine(settings.db, settings.max_value_bytes)) as engine:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
