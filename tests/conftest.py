@@ -37,6 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
         create_user()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs PostgreSQL is left to `make rest`: a worker takes seconds to start a server."""
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if {"postgres", "postgres_server"} & {*getattr(item, "fixturenames", ()), *map(str, parameters)}:
+            item.add_marker(pytest.mark.rest)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One server for the worker."""
