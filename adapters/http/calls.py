@@ -65,14 +65,11 @@ class Limits(NamedTuple):
     """Times in seconds, sizes in bytes. `open_tokens`: how many tokens with a space of `space_bytes` callers may create
     themselves."""
 
-    lease_seconds: float = 300.0
-    max_wait: float = 50.0
-    max_value_bytes: int = 262_144
-    open_tokens: int = 0
-    space_bytes: int = 1_000_000
-
-
-_DEFAULT: Final = Limits()
+    lease_seconds: float
+    max_wait: float
+    max_value_bytes: int
+    open_tokens: int
+    space_bytes: int
 
 
 class Cancellable:
@@ -125,12 +122,7 @@ class Calls(AsyncSteps):
     ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
 
     def __init__(
-        self,
-        engine: Engine,
-        names: Names,
-        jwt: JwtVerifier | None = None,
-        is_open: bool = True,
-        limits: Limits = _DEFAULT,
+        self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, limits: Limits
     ) -> None:
         self._engine = self.engine = engine
         self.names, self.limits = names, limits
