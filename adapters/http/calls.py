@@ -121,9 +121,7 @@ class Calls(AsyncSteps):
     """What all routes share: the engine, who calls, and how operations are carried out. `ending` is set when the server
     ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
 
-    def __init__(
-        self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, limits: Limits
-    ) -> None:
+    def __init__(self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, limits: Limits) -> None:
         self._engine = self.engine = engine
         self.names, self.limits = names, limits
         self.surface = self.make_surface("")
