@@ -21,7 +21,7 @@ unexport VIRTUAL_ENV
 PYTEST = pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow breaks lowest check lint fmt generate reference picture docs dist packages team bench conformance inspector claude opencode
+.PHONY: help demo test rest slow breaks lowest check lint fmt generate reference picture docs dist packages team bench benefit conformance inspector claude opencode
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wh
 
 bench: $(UV_FILE) ## measure against raw SQLite and agenthold (ARGS=values; --help lists the others)
 	$(UV) run python -m bench $(ARGS)
+
+benefit: $(UV_FILE) ## four scripted agents do thirty tasks with and without holdlog: what is lost, and how long it takes
+	@$(UV) run python -m bench.benefit $(ARGS)
 
 packages: $(UV_FILE) ## build plugins, a registry entry and links for hosts into build/packages
 	@$(UV) run python deploy/packages.py
