@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-__all__ = (
-    "AsyncStateStore",
-    "State",
-    "StateStore",
-    "create_state",
-    "subscribe",
-)  # and every refusal and result: see __getattr__
-
 if TYPE_CHECKING:
     from holdlog.adapters.nats.subscriber import subscribe as subscribe
     from holdlog.adapters.operations.conversation import (
@@ -43,17 +35,26 @@ if TYPE_CHECKING:
 
 _STATE = "adapters.python.state"
 _CONVERSATION = "adapters.operations.conversation"
+_REFUSALS = "domain.refusals"
 _PLACES = {
     "StateStore": "adapters.python.store",
     "AsyncStateStore": "adapters.python.async_store",
     "subscribe": "adapters.nats.subscriber",
     **dict.fromkeys(("State", "create_state"), _STATE),
     **dict.fromkeys(("AgentResult", "TextMessage", "ToolCallMessage", "ToolResultMessage"), _CONVERSATION),
+    **dict.fromkeys(("BusyError", "ConflictError", "CurrentError", "DeadlockError", "FencedError"), _REFUSALS),
+    **dict.fromkeys(("HoldlogError", "InapplicableError", "InvalidError", "NotFoundError"), _REFUSALS),
+    **dict.fromkeys(("StoreError", "UnavailableError"), _REFUSALS),
 }
+__all__ = [name for name in _PLACES if name != "subscribe"]  # it needs an extra; all results: see __getattr__
 _RESULTS = (
     *("domain.refusals", "domain.results", "projections.results", "domain.claims.results", "projections.board"),
     *("projections.difference", "domain.revert", "domain.threads", "domain.tokens"),
 )
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PLACES]
 
 
 def __getattr__(name: str) -> Any:
