@@ -38,6 +38,19 @@ def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
     assert (refused.code, refused.out, refused.err[:9]) == (1, "", "damaged: ")
 
 
+def test_line_of_a_refusal_names_what_was_refused(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("claim", "custom://a", "--agent", "bob").code == 1
+    assert call("set", "n", "k", "1", "--version", "7").code == 1
+    texts = [line.partition(" was ")[2] for line in call("log", "--refusals").out.splitlines() if line.startswith("-")]
+    assert texts == ["refused (busy): custom://a: held by ann", "refused (conflict): n/k: expected version 7, found 1"]
+
+
+def test_log_without_a_matching_event_does_not_advise_to_begin(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("log", "--agent", "eve").err == "holdlog: no such events\n"
+
+
 def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
     exported = call("export").out
     assert call("import", "-", "--db", tmp_path / "new.db", stdin=exported).code == 0
