@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdlog
+from holdlog.adapters.cli.commands import DERIVED
+from holdlog.adapters.cli.derived import build_parser
 from tests.support.programs import HOLDLOG, Done, environment, python, run
 
 pytestmark = pytest.mark.rest
@@ -256,3 +258,13 @@ def test_doctor_of_a_damaged_file_does_not_advise_to_run_doctor(call, tmp_path):
     (tmp_path / "state.db").write_bytes(b"x" * 4096)
     done = call("doctor")
     assert (done.code, "is damaged" in done.out, "run `holdlog doctor`" in done.out) == (1, True, False)
+
+
+UNEXPLAINED = {"--namespace", "--prefix"}
+"""Options whose name says all."""
+
+
+@pytest.mark.parametrize("command", [*DERIVED])
+def test_help_explains_every_option(command):
+    options = {it.option_strings[-1]: it.help for it in build_parser(command)._actions if it.option_strings}
+    assert {name for name, text in options.items() if not text} <= UNEXPLAINED

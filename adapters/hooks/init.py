@@ -372,7 +372,8 @@ def _confirm(edits: Sequence[Edit], project: Project, options: Namespace) -> boo
         command = f"holdlog init{clients}{' --undo' * options.undo} --yes"
         raise InvalidError(f"--yes: is missing; without a terminal, run: {command}")
     try:
-        return input("Write these files? [Y/n] ").strip().lower() in ("", "y", "yes")
+        question = "Undo this? [Y/n] " if options.undo else "Write these files? [Y/n] "
+        return input(question).strip().lower() in ("", "y", "yes")
     except EOFError:
         return False
 

@@ -5,11 +5,9 @@ from functools import cache
 from typing import Final
 
 SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "tcsh", "csh", "nu", "pwsh"])
+_WRAPPERS: Final = ("env", "sudo", "nohup", "timeout", "nice", "time", "xargs", "script")
 STARTERS: Final = frozenset(
-    {
-        *("uv", "uvx", "git", "npx", "npm", "node-gyp", "env", "sudo", "nohup", "timeout", "nice", "time", "xargs"),
-        *("script", "poetry", "pipx", "make", "lefthook"),
-    }
+    (*_WRAPPERS, "uv", "uvx", "git", "npx", "npm", "node-gyp", "poetry", "pipx", "make", "lefthook")
 )
 """Programs between an agent's host and what it starts, besides shells."""
 

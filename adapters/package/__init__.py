@@ -8,28 +8,18 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from holdlog.adapters.nats.subscriber import subscribe as subscribe
-    from holdlog.adapters.operations.conversation import (
-        AgentResult as AgentResult,
-        TextMessage as TextMessage,
-        ToolCallMessage as ToolCallMessage,
-        ToolResultMessage as ToolResultMessage,
-    )
+    from holdlog.adapters.operations.conversation import AgentResult as AgentResult, TextMessage as TextMessage
+    from holdlog.adapters.operations.conversation import ToolCallMessage as ToolCallMessage
+    from holdlog.adapters.operations.conversation import ToolResultMessage as ToolResultMessage
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
     from holdlog.adapters.python.state import State as State, create_state as create_state
     from holdlog.adapters.python.store import StateStore as StateStore
-    from holdlog.domain.refusals import (
-        BusyError as BusyError,
-        ConflictError as ConflictError,
-        CurrentError as CurrentError,
-        DeadlockError as DeadlockError,
-        FencedError as FencedError,
-        HoldlogError as HoldlogError,
-        InapplicableError as InapplicableError,
-        InvalidError as InvalidError,
-        NotFoundError as NotFoundError,
-        StoreError as StoreError,
-        UnavailableError as UnavailableError,
-    )
+    from holdlog.domain.refusals import BusyError as BusyError, ConflictError as ConflictError
+    from holdlog.domain.refusals import CurrentError as CurrentError, DeadlockError as DeadlockError
+    from holdlog.domain.refusals import FencedError as FencedError, HoldlogError as HoldlogError
+    from holdlog.domain.refusals import InapplicableError as InapplicableError, InvalidError as InvalidError
+    from holdlog.domain.refusals import NotFoundError as NotFoundError, StoreError as StoreError
+    from holdlog.domain.refusals import UnavailableError as UnavailableError
 
     InferenceResult = AgentResult
 
