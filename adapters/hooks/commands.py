@@ -23,7 +23,7 @@ from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.names import is_of_agent
+from holdlog.domain.names import AUTHORS, is_of_agent
 
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 1024 * 1024
@@ -37,13 +37,12 @@ _TEXTS: Final = {
     "changed": ("changed", ""),
     "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
 }
-_CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
-_SELECTING: Final = ("revert", "redact")
+_CALLERS: Final = ("--by", *(f"--{name.replace('_', '-')}" for name in AUTHORS))
 _VERBS: Final = (
     *("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread"),
-    *_SELECTING,
+    *("revert", "redact", "token"),
 )
-"""Commands that act as an agent; others select by its name. `--agent` of _SELECTING does, too."""
+"""Commands that act as an agent; others select by its name, as `revert --agent` does."""
 
 
 class ShellCall:
@@ -85,8 +84,8 @@ class ShellCall:
             if verb == "release" and "--force" in options:
                 remedy = "release your own without --force, or ask your user to run this command"
                 return f"holdlog: only a person ends the claim of another: {remedy}."
-            callers = _CALLERS[verb in _SELECTING :] if verb in _VERBS else ()
-            named = [agent, *map(options.get, callers)] if callers else []
+            callers = [option for option in _CALLERS if (verb, option) != ("revert", "--agent")]
+            named = [agent, *map(options.get, callers)] if verb in _VERBS else []
             for other in filter(None, named):
                 if not (is_of_agent(name, other) or is_of_agent(other, name)):
                     return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."
