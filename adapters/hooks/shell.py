@@ -53,8 +53,8 @@ READERS: Final = _set(
 )
 """Programs that change no file, whatever their arguments are. Modes, owners and folders do not count as content."""
 CHECKERS: Final = _set(
-    """basedpyright ctest dmypy eslint flake8 javac jest mocha mypy oxlint phpunit py.test
-    pycodestyle pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tree tsc ty unittest vitest yamllint"""
+    """basedpyright ctest dmypy eslint flake8 javac jest mocha mypy oxlint phpunit py.test pycodestyle
+    pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tree tsc ty unittest vitest yamllint"""
 )
 """Compilers, linters and test runners: they change no source, unless an option says so."""
 _VERBS: Final = _table(  # subcommands that are like CHECKERS

@@ -74,7 +74,9 @@ def test_failed_command_in_claude_code_that_changed_a_held_file_is_reported_to_b
         text = json.dumps({**facts, "hook_event_name": event, **given})
         env = environment({"PATH": f"{Path(HOLDLOG).parent}:/usr/bin:/bin"})
         return "".join(
-            subprocess.run(it, shell=True, input=text, cwd=root, env=env, capture_output=True, text=True, check=True).stdout
+            subprocess.run(
+                it, shell=True, input=text, cwd=root, env=env, capture_output=True, text=True, check=True
+            ).stdout
             for it in commands
         )
 
@@ -113,7 +115,11 @@ READ_AS_HARMLESS = [
     *("coverage run gen.py", "./gen.sh -v", "uv run - <<< x", "markdownlint -f src", "pytest --inline-snapshot=fix"),
     *("git commit -qm x own.py", "git apply --stat --apply p.diff", "tee /proc/self/cwd/src/a.py <<< x"),
     *("sed -n 1wsrc/a.py own.py", "sed '1e echo x > src/a.py' own.py", "awk 'BEGIN{\"tee src/a.py\" | getline}'"),
-    *("curl -s --dump-header src/a.py file:///etc/hostname", "history -w src/a.py", "git grep -O'tee src/a.py' x < own.py"),
+    *(
+        "curl -s --dump-header src/a.py file:///etc/hostname",
+        "history -w src/a.py",
+        "git grep -O'tee src/a.py' x < own.py",
+    ),
 ]
 """Commands that were taken for ones that change no file."""
 
@@ -137,7 +143,13 @@ def test_command_that_looks_harmless_and_changed_a_held_file_is_denied_or_report
 @rest
 def test_command_that_only_reads_is_not_compared(root, one):
     two = Session(root, "s-2")
-    for command in ("sed -n 1,20p src/a.py", "prettier --check .", "npm run test", "pytest -q", "awk '{print $1}' own.py"):
+    for command in (
+        "sed -n 1,20p src/a.py",
+        "prettier --check .",
+        "npm run test",
+        "pytest -q",
+        "awk '{print $1}' own.py",
+    ):
         assert two.denied(command) == ""
         write(root / "src/a.py", f"by = {command!r}\n")
         assert two.bash(command, "PostToolUse") == {}, command
