@@ -35,7 +35,8 @@ def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
     assert call("verify", "--checkpoint", tmp_path / "kept", "--json").json["checkpoint"] == 1
     (tmp_path / "kept").write_text(f"1 {'0' * 64}\n")
     refused = call("verify", "--checkpoint", tmp_path / "kept")
-    assert (refused.code, refused.out, refused.err[:9]) == (1, "", "damaged: ")
+    problem = "damaged: position 1: the log has another history than the checkpoint\n"
+    assert (refused.code, refused.out, refused.err) == (1, "", problem)
 
 
 def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
@@ -61,6 +62,7 @@ def test_former_text_is_redacted_and_a_current_one_is_not(call):
     assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
     assert call("redact", "record:n/k@1", "--reason", "leaked").code == 0
     assert call("history", "n", "k", "--json").json["history"][1]["event_type"] == "redact"
+    assert call("log", "--last", "1").out.endswith(" TextsRedacted positions [1] (leaked)\n")
 
 
 def test_thread_is_appended_to_and_read(call, tmp_path):
@@ -176,12 +178,17 @@ def test_empty_result_says_that_nothing_was_found(call, words):
         (("claims", "--limit", "5000"), "--limit: must be less than or equal to 1000"),
         (("watch", "n", "k", "--timeout", "x"), "--timeout: must be a valid number"),
         (("claim", "a", *["--also", "b"] * 100), "--also: must have at most 99 items"),
+        (
+            ("diff", "1", "now"),
+            "holdlog diff: the following arguments are required: NAMESPACE (see holdlog diff --help)",
+        ),
+        (("redact", "n/k@1", "--reason", "x"), "EVENT: the log has no such event; an id is like record:order-1/card@3"),
         (("log", "--kinds", "x"), "--kinds: must be of record, claim, thread, token, or an event such as ValueWritten"),
     ],
 )
 def test_wrong_argument_is_named_as_its_option_in_plain_words(call, words, problem):
     refused = call(*words)
-    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n")
+    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n".replace("holdlog: holdlog", "holdlog"))
 
 
 def test_help_says_what_a_file_holds_and_what_happens_without_an_option(call):

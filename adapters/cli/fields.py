@@ -51,14 +51,13 @@ def add_fields(
 ) -> None:
     """Add a positional argument for each of `positional`, and an option for each other field, except those in
     `without`. From `optional` on, positional arguments may be left out. What the user leaves out has no attribute."""
-    is_optional = False
-    for name in positional:
+    required = [at for at, name in enumerate(positional) if kind.model_fields[name].is_required()]
+    for at, name in enumerate(positional):
         field = kind.model_fields[name]
-        is_optional = is_optional or not field.is_required() or name == optional
         parser.add_argument(
             name,
             metavar=name_metavar(name),
-            nargs="?" if is_optional else None,
+            nargs="?" if at > max(required, default=-1) or optional in positional[: at + 1] else None,
             type=_find_reader(name, field),
             default=argparse.SUPPRESS,
             help=_HELP.get(name, field.description),

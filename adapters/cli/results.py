@@ -176,7 +176,7 @@ def _show_sentence(response: Object) -> str:
         return f"{status} {resource}" if resource else f"{status}: nothing was held"
     if status == "available" and "previous_holder" not in response:
         return f"{status} {resource}"
-    text = _show_claim_refusal(response) if resource else _show_value_refusal(response)
+    text = _show_claim_refusal(response) if resource else response.get("problem") or _show_value_refusal(response)
     return f"{status}: {text or response.get('message') or show_fields(response)}"
 
 
