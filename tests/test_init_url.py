@@ -231,7 +231,7 @@ def test_agent_is_warned_while_the_server_is_away_and_guarded_again_afterwards(t
 
 @pytest.mark.parametrize(
     ("token", "why"),
-    [("", "status 401; is its token in HOLDLOG_TOKEN?"), ("wrong", "status 401"), ("a\tb\rc", "reached")],
+    [("", "status 401; HOLDLOG_TOKEN has no valid token; this call"), ("wrong", "status 401"), ("a\tb\rc", "reached")],
 )
 def test_agent_is_warned_of_a_token_that_is_missing_or_refused(team: Team, token: str, why: str) -> None:
     output, problem = warn(Member(team.first, "ann"), HOLDLOG_TOKEN=token)

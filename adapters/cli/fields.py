@@ -32,6 +32,7 @@ _METAVAR_OF_NAME: Final = {"start": "FROM", "end": "TO", "operations": "FILE", "
 _HELP: Final = {
     "operations": "a JSON list of steps; - is standard input",
     "checkpoint": "a file whose last line checkpoint printed: the log must contain it; - is standard input",
+    **dict.fromkeys(("moment", "start", "end"), 'a position, or a time: 14:03 (local), "14:03 UTC", "10 minutes ago"'),
     "since_version": "the version that you know (default: 0, which returns the current value at once if there is one)",
 }
 """Help of options, where it differs from the description of the field."""
