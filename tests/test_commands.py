@@ -58,7 +58,8 @@ def test_namespace_is_exported_with_its_histories(call):
 
 
 def test_former_text_is_redacted_and_a_current_one_is_not(call):
-    assert call("redact", "record:n/k@1", "--reason", "leaked").code == 1
+    refused = call("redact", "record:n/k@1", "--reason", "leaked")
+    assert (refused.code, refused.err[:34]) == (1, "holdlog: record:n/k@1 is a current")
     assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
     assert call("redact", "record:n/k@1", "--reason", "leaked").code == 0
     assert call("history", "n", "k", "--json").json["history"][1]["event_type"] == "redact"
@@ -147,12 +148,16 @@ def test_results_without_a_format_of_their_own_are_tables_with_headings(call):
     assert call("set", "n", "l", '{"a": [1]}', "--version", "0", *BY).code == 0
     heading, row = call("diff", "1", "now", "n").out.splitlines()[-2:]
     assert (heading.split("  ")[:2], row.split()[:2]) == (["KEY", "CHANGE"], ["l", "added"])
+    assert call("set", "n", "l", '{"b": 2, "a": [3]}', "--version", "1", *BY).code == 0
+    assert call("diff", "v1", "now", "n", "l").out.endswith("  /a/0: 1 -> 3; /b added: 2\n")
+    assert call("set", "n", "l", '{"a": [1]}', "--version", "2", *BY).code == 0
+    assert call("diff", "v2", "now", "n", "l").out.endswith("  /a/0: 3 -> 1; /b removed: 2\n")
     lines = call("blame", "n", "k").out.splitlines()
     assert (lines[0], lines[3], lines[4][:10]) == ("namespace   n", "updated by  ann", "updated at")
     assert lines[4].endswith(" UTC")
-    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v1  ann  {"a": [1]}']
+    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v3  ann  {"a": [1]}']
     replayed = call("replay", "1").out
-    assert ('n          l    {"a": [1]}  1 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
+    assert ('n          l    {"a": [1]}  3 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
     assert call("clear", "n", *BY).out.splitlines()[2] == "deleted keys   k; l"
 
 
