@@ -322,6 +322,15 @@ def test_token_file_must_be_private_and_serves_hooks_without_the_variable(team: 
     assert "HOLDLOG_TOKEN_FILE: cannot be read" in warn(Session(team.first, "ann"))[0]["additionalContext"]
 
 
+def test_init_without_a_known_host_names_the_address_of_the_server(tmp_path: Path) -> None:
+    root = repository(tmp_path / "root")
+    done = run("init", "--yes", "--url", "https://h.example/", cwd=root, env={"HOME": str(tmp_path)})
+    assert (done.code, done.err.endswith(" name this server of MCP in its configuration: https://h.example/mcp\n")) == (
+        2,
+        True,
+    )
+
+
 def test_server_that_does_not_take_the_token_is_reported_by_init(team: Team) -> None:
     done = team.init("--url", team.server.url, token="wrong")
     assert (done.code, "responded with status 401" in done.out) == (1, True)
