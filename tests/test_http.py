@@ -3,8 +3,10 @@
 import json
 import re
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -447,6 +449,19 @@ def test_body_that_is_too_large_is_refused_as_json(server: HttpServer, path: str
     refused = server.request("POST", path, data=body, headers=headers)
     assert (refused.status_code, refused.headers["connection"]) == (413, "close")
     assert refused.json()["status"] == "error"
+
+
+@pytest.mark.parametrize("path", ["/v1/values/n/k", "/kv/n/k"])
+def test_call_that_nobody_foresaw_to_fail_is_an_error_of_the_server(
+    fresh: HttpServer, tmp_path: Path, path: str
+) -> None:
+    write = {"value": "secret", "updated_by": "ann", "expected_version": 0}
+    assert fresh.request("PUT", "/v1/values/n/k", json=write).status_code == 200
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE events SET meta = '{'")
+    failed = fresh.request("GET", path)
+    assert (failed.status_code, failed.json()["status"], "secret" in failed.text) == (500, "error", False)
+    until(lambda: any("Traceback" in line for line in fresh.log))
 
 
 def test_description_of_the_api_has_every_operation_and_no_reference() -> None:

@@ -11,10 +11,11 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.holder import HolderId
+from holdlog.domain.claims.holder import RECEIPT, HolderId
 from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
-from holdlog.domain.names import MAX_AGENT
+from holdlog.domain.names import MAX_AGENT, check_label
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 
 SHELL: Final = "shell"
@@ -50,6 +51,23 @@ class Conversation(NamedTuple):
         """The parameters of PUT_CONVERSATION."""
         texts = {"calls": json.dumps(self.calls), "has_ended": int(self.has_ended), "told": json.dumps(self.facts)}
         return self._asdict() | texts
+
+
+def require_label(name: str, text: Any) -> str:
+    """A session, request id or correlation id, as the caller passes it in this argument. Raises InvalidError."""
+    try:
+        if isinstance(text, str):
+            return check_label(text)
+    except ValueError as error:
+        raise InvalidError(f"{name}: {error}") from None
+    raise InvalidError(f"{name}: must be a text")
+
+
+def require_session(text: Any, name: str = "session") -> str:
+    """A session that the caller names itself. Raises InvalidError."""
+    if (session := require_label(name, text)).startswith(RECEIPT):
+        raise InvalidError(f"{name}: must not begin with {RECEIPT}; pass a receipt as receipt")
+    return session
 
 
 def name_session(conversation: str) -> str:

@@ -22,7 +22,7 @@ from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.names import is_of_agent
+from holdlog.domain.names import AUTHORS, is_of_agent
 
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 1024 * 1024
@@ -36,9 +36,12 @@ _TEXTS: Final = {
     "changed": ("changed", ""),
     "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
 }
-_CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
-_VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
-"""Commands that act as an agent; others select by its name."""
+_CALLERS: Final = ("--by", *(f"--{name.replace('_', '-')}" for name in AUTHORS))
+_VERBS: Final = (
+    *("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread"),
+    *("revert", "redact", "token"),
+)
+"""Commands that act as an agent; others select by its name, as `revert --agent` does."""
 
 
 class ShellCall:
@@ -76,7 +79,8 @@ class ShellCall:
             if verb == "release" and "--force" in options:
                 remedy = "release your own without --force, or ask your user to run this command"
                 return f"holdlog: only a person ends the claim of another: {remedy}."
-            named = [agent, *(options.get(option) for option in _CALLERS)] if verb in _VERBS else []
+            callers = [option for option in _CALLERS if (verb, option) != ("revert", "--agent")]
+            named = [agent, *map(options.get, callers)] if verb in _VERBS else []
             for other in filter(None, named):
                 if not (is_of_agent(name, other) or is_of_agent(other, name)):
                     return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."

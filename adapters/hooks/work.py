@@ -34,7 +34,7 @@ from holdlog.adapters.hooks.files import (
     list_uncommitted,
 )
 from holdlog.adapters.hooks.places import Place
-from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
+from holdlog.adapters.operating_system.location import prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import FILE, find_rule_below, is_shared, read_policy
@@ -62,7 +62,7 @@ _PLACE: Final = "place "
 def open_work(call: HookCall, place: Place, paths: Sequence[str], is_own: bool) -> Iterator["Work"]:
     """Open the store of a place for a call, and close it after the block. Creates a missing store. `paths`, `is_own`:
     see Work. Raises StoreError, UnavailableError."""
-    if not is_url(place.store) and not os.path.lexists(place.store):
+    if not os.path.lexists(place.store):
         prepare_folder(place.store, os.environ)
     engine = open_engine(place.store)
     try:

@@ -25,11 +25,12 @@ from langgraph.store.base import (
 from pydantic import Field
 
 from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Agent, Command
 from holdlog.adapters.operations.rows import NO_LIMIT, scan, show_record
 from holdlog.adapters.operations.steps import Run, Steps, take_steps
 from holdlog.adapters.operations.values import DiscardStep, Get, SetStep
-from holdlog.adapters.python.base import AsyncSteps, Handle
+from holdlog.adapters.python.base import Handle
 from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.stores import sql
 from holdlog.domain import records

@@ -216,6 +216,7 @@ def test_by_names_the_agent_of_a_claim(command):
         ("claim src/*.py --agent a", r"\*"),
         ("claim x --agent a --wait -1", "--wait"),
         ("claim x --agent a --lease soon", "--lease"),
+        ("claim x --agent a --session receipt-1", "--session"),
         ("release custom://a --agent ann --outcome moved", "--moved-to"),
         ("release custom://a --force", "--reason"),
         ("--lease-seconds 100 claim x", "--db"),
