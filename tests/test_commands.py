@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdlog
+from holdlog.adapters.cli.commands import DERIVED
+from holdlog.adapters.cli.derived import build_parser
 from tests.support.programs import HOLDLOG, Done, environment, python, run
 
 pytestmark = pytest.mark.rest
@@ -37,6 +39,19 @@ def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
     refused = call("verify", "--checkpoint", tmp_path / "kept")
     problem = "damaged: position 1: the log has another history than the checkpoint\n"
     assert (refused.code, refused.out, refused.err) == (1, "", problem)
+
+
+def test_line_of_a_refusal_names_what_was_refused(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("claim", "custom://a", "--agent", "bob").code == 1
+    assert call("set", "n", "k", "1", "--version", "7").code == 1
+    texts = [line.partition(" was ")[2] for line in call("log", "--refusals").out.splitlines() if line.startswith("-")]
+    assert texts == ["refused (busy): custom://a: held by ann", "refused (conflict): n/k: expected version 7, found 1"]
+
+
+def test_log_without_a_matching_event_does_not_advise_to_begin(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("log", "--agent", "eve").err == "holdlog: no such events\n"
 
 
 def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
@@ -255,3 +270,13 @@ def test_doctor_of_a_damaged_file_does_not_advise_to_run_doctor(call, tmp_path):
     (tmp_path / "state.db").write_bytes(b"x" * 4096)
     done = call("doctor")
     assert (done.code, "is damaged" in done.out, "run `holdlog doctor`" in done.out) == (1, True, False)
+
+
+UNEXPLAINED = {"--namespace", "--prefix"}
+"""Options whose name says all."""
+
+
+@pytest.mark.parametrize("command", [*DERIVED])
+def test_help_explains_every_option(command):
+    options = {it.option_strings[-1]: it.help for it in build_parser(command)._actions if it.option_strings}
+    assert {name for name, text in options.items() if not text} <= UNEXPLAINED

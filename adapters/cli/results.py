@@ -285,6 +285,8 @@ def _advise(command: str, response: Object) -> str:
             return f"To wait again: holdlog watch {key} --since {response['since_version']}"
         case "timeout":
             return f"To wait again: holdlog wait {name}; to queue for it: holdlog claim {name} --wait 30"
+        case "not_holder" if "held_by" in response:
+            return f"{hint}\nA person can take it: holdlog release {name} --force --reason TEXT"
         case "already_claimed":
             return ""
         case _:

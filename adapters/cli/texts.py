@@ -106,7 +106,9 @@ def show_line(event: Event) -> str:
     when the lease ended."""
     at = show_time(datetime.fromisoformat(event.get("due") or event["at"]))
     if "code" in event:
-        what = event.get("message") or event.get("resource") or f"{event.get('namespace')}/{event.get('key')}"
+        key = f"{event.get('namespace')}/{event['key']}" if "key" in event else ""
+        what, message = event.get("resource") or key, event.get("message") or ""
+        what = message if what in message else f"{what}: {message}" if message else what
         return escape(f"-  {at}  {event.get('by') or 'a caller'} was refused ({event['code']}): {what}", allowed="")
     return escape(f"{event['position']}  {at}  {show_sentence(event)}", allowed="")
 

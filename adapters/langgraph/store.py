@@ -259,11 +259,7 @@ class HoldlogStore(AsyncSteps, BaseStore):
     supports_ttl = True
 
     def __init__(
-        self,
-        store: Handle | str | os.PathLike[str],
-        *,
-        updated_by: str = "langgraph",
-        ttl: TTLConfig | None = None,
+        self, store: Handle | str | os.PathLike[str], *, updated_by: str = "langgraph", ttl: TTLConfig | None = None
     ) -> None:
         """`store`: an open StateStore or AsyncStateStore, which `close` leaves open, or what StateStore opens.
         `updated_by`: the author. `ttl`: only `default_ttl`, in minutes, is used."""

@@ -216,9 +216,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def make_awaitable(
-    method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+def make_awaitable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
     `_query` …, which are coroutines there."""
 
