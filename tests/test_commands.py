@@ -37,7 +37,8 @@ def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
     assert call("verify", "--checkpoint", tmp_path / "kept", "--json").json["checkpoint"] == 1
     (tmp_path / "kept").write_text(f"1 {'0' * 64}\n")
     refused = call("verify", "--checkpoint", tmp_path / "kept")
-    assert (refused.code, refused.out, refused.err[:9]) == (1, "", "damaged: ")
+    problem = "damaged: position 1: the log has another history than the checkpoint\n"
+    assert (refused.code, refused.out, refused.err) == (1, "", problem)
 
 
 def test_line_of_a_refusal_names_what_was_refused(call):
@@ -72,10 +73,12 @@ def test_namespace_is_exported_with_its_histories(call):
 
 
 def test_former_text_is_redacted_and_a_current_one_is_not(call):
-    assert call("redact", "record:n/k@1", "--reason", "leaked").code == 1
+    refused = call("redact", "record:n/k@1", "--reason", "leaked")
+    assert (refused.code, refused.err[:34]) == (1, "holdlog: record:n/k@1 is a current")
     assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
     assert call("redact", "record:n/k@1", "--reason", "leaked").code == 0
     assert call("history", "n", "k", "--json").json["history"][1]["event_type"] == "redact"
+    assert call("log", "--last", "1").out.endswith(" TextsRedacted positions [1] (leaked)\n")
 
 
 def test_thread_is_appended_to_and_read(call, tmp_path):
@@ -160,12 +163,16 @@ def test_results_without_a_format_of_their_own_are_tables_with_headings(call):
     assert call("set", "n", "l", '{"a": [1]}', "--version", "0", *BY).code == 0
     heading, row = call("diff", "1", "now", "n").out.splitlines()[-2:]
     assert (heading.split("  ")[:2], row.split()[:2]) == (["KEY", "CHANGE"], ["l", "added"])
+    assert call("set", "n", "l", '{"b": 2, "a": [3]}', "--version", "1", *BY).code == 0
+    assert call("diff", "v1", "now", "n", "l").out.endswith("  /a/0: 1 -> 3; /b added: 2\n")
+    assert call("set", "n", "l", '{"a": [1]}', "--version", "2", *BY).code == 0
+    assert call("diff", "v2", "now", "n", "l").out.endswith("  /a/0: 3 -> 1; /b removed: 2\n")
     lines = call("blame", "n", "k").out.splitlines()
     assert (lines[0], lines[3], lines[4][:10]) == ("namespace   n", "updated by  ann", "updated at")
     assert lines[4].endswith(" UTC")
-    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v1  ann  {"a": [1]}']
+    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v3  ann  {"a": [1]}']
     replayed = call("replay", "1").out
-    assert ('n          l    {"a": [1]}  1 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
+    assert ('n          l    {"a": [1]}  3 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
     assert call("clear", "n", *BY).out.splitlines()[2] == "deleted keys   k; l"
 
 
@@ -191,12 +198,17 @@ def test_empty_result_says_that_nothing_was_found(call, words):
         (("claims", "--limit", "5000"), "--limit: must be less than or equal to 1000"),
         (("watch", "n", "k", "--timeout", "x"), "--timeout: must be a valid number"),
         (("claim", "a", *["--also", "b"] * 100), "--also: must have at most 99 items"),
+        (
+            ("diff", "1", "now"),
+            "holdlog diff: the following arguments are required: NAMESPACE (see holdlog diff --help)",
+        ),
+        (("redact", "n/k@1", "--reason", "x"), "EVENT: the log has no such event; an id is like record:order-1/card@3"),
         (("log", "--kinds", "x"), "--kinds: must be of record, claim, thread, token, or an event such as ValueWritten"),
     ],
 )
 def test_wrong_argument_is_named_as_its_option_in_plain_words(call, words, problem):
     refused = call(*words)
-    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n")
+    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n".replace("holdlog: holdlog", "holdlog"))
 
 
 def test_help_says_what_a_file_holds_and_what_happens_without_an_option(call):

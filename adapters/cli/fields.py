@@ -32,6 +32,7 @@ _METAVAR_OF_NAME: Final = {"start": "FROM", "end": "TO", "operations": "FILE", "
 _HELP: Final = {
     "operations": "a JSON list of steps; - is standard input",
     "checkpoint": "a file whose last line checkpoint printed: the log must contain it; - is standard input",
+    **dict.fromkeys(("moment", "start", "end"), 'a position, or a time: 14:03 (local), "14:03 UTC", "10 minutes ago"'),
     "since_version": "the version that you know (default: 0, which returns the current value at once if there is one)",
 }
 """Help of options, where it differs from the description of the field."""
@@ -65,14 +66,13 @@ def add_fields(
 ) -> None:
     """Add a positional argument for each of `positional`, and an option for each other field, except those in
     `without`. From `optional` on, positional arguments may be left out. What the user leaves out has no attribute."""
-    is_optional = False
-    for name in positional:
+    required = [at for at, name in enumerate(positional) if kind.model_fields[name].is_required()]
+    for at, name in enumerate(positional):
         field = kind.model_fields[name]
-        is_optional = is_optional or not field.is_required() or name == optional
         parser.add_argument(
             name,
             metavar=name_metavar(name),
-            nargs="?" if is_optional else None,
+            nargs="?" if at > max(required, default=-1) or optional in positional[: at + 1] else None,
             type=_find_reader(name, field),
             default=argparse.SUPPRESS,
             help=_HELP.get(name, field.description or _PLAIN_HELP.get(name)),

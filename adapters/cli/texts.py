@@ -115,7 +115,9 @@ def show_line(event: Event) -> str:
 
 def show_sentence(event: Event) -> str:
     """A sentence that says who did what, and why."""
-    who = show_author(event.get("by"), event.get("principal"))
+    is_of_others = "forced_by" in event or event["kind"] in ("OfferExpired", "ClaimUnqueued")
+    caller = None if is_of_others else event.get("principal")  # of the call, which need not be the holder's
+    who = show_author(event.get("by"), event.get("of_principal") if "of_session" in event else caller)
     return f"{_show_change(event, who)}{_show_reason(event)}"
 
 
@@ -134,7 +136,7 @@ def _show_change(event: Event, who: str) -> str:
             verb = "got" if "ticket" in event else "claimed"
             return f"{who} {verb} {resource}{', shared' if event.get('mode') == 'shared' else ''}"
         case "ClaimReleased" if "forced_by" in event:
-            return f"{who} lost {resource}, taken by {event['forced_by']}"
+            return f"{who} lost {resource}, taken by {show_author(event['forced_by'], event.get('principal'))}"
         case "ClaimReleased":
             outcome = event.get("outcome", "released")
             return f"{who} released {resource}{'' if outcome == 'released' else f', {outcome}'}"
@@ -154,7 +156,8 @@ def _show_change(event: Event, who: str) -> str:
             return f"the log of store {event['store']} was imported up to position {event['last']}"
         case _:
             pass
-    fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}
+    hidden = (*_ENVELOPE, "reason")
+    fields = {name: content for name, content in event.items() if name not in hidden and content is not None}
     return f"{who} {event['kind']} {show_fields(fields)}".strip()
 
 

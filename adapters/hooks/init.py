@@ -234,7 +234,8 @@ def _find_clients(project: Project, options: Namespace) -> list[str]:
     names = [name for name, client in CLIENTS.items() if options.undo or project.has(*client.used)]
     if not names:
         example = f"holdlog init --client {next(iter(CLIENTS))} (or {', '.join([*CLIENTS][1:])})"
-        other = f"for another host, name this server of MCP in its configuration: {project.command} serve"
+        server = f"{options.url.rstrip('/').removesuffix('/mcp')}/mcp" if options.url else f"{project.command} serve"
+        other = f"for another host, name this server of MCP in its configuration: {server}"
         raise InvalidError(f"--client: no host was found here; name one, for example: {example}; {other}")
     return names
 

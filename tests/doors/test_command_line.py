@@ -226,7 +226,7 @@ def test_by_names_the_agent_of_a_claim(command):
         ("serve --idle-limit nan", "--idle-limit"),
         ("list n --limit 0", "--limit"),
         ("at 999", "999|position"),
-        ("diff 5 x", "FROM|TO|MOMENT"),
+        ("diff 5 x n", "FROM|TO|MOMENT"),
         ("completion tcsh", "bash"),
         ("redact n --reason why", "STREAM|@|NAME|KEY"),
         ("run --claim custom://m", "COMMAND"),
