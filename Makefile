@@ -74,7 +74,7 @@ picture: $(UV_FILE) ## write docs/demo.svg from a run of the demo
 	$(UV) run python tools/write_picture.py
 
 docs: $(UV_FILE) ## the documentation site in build/site; fails on a broken link
-	$(UV) run --only-group docs python docs/site.py
+	$(UV) run --only-group docs python tools/write_site.py
 
 dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wheel in a fresh environment
 	rm -rf dist

@@ -5,7 +5,6 @@ each folder, so that new files need no re-install, and a copy of each file of `a
 """
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +47,7 @@ def link(at: Path, folder: Path) -> None:
         return
     if os.path.lexists(at):
         remove(at)
-    if sys.platform == "win32":
-        import _winapi
-
-        _winapi.CreateJunction(str(folder), str(at))  # unlike a symbolic link it needs no privilege
-    else:
-        at.symlink_to(os.path.relpath(folder, at.parent), target_is_directory=True)
+    at.symlink_to(os.path.relpath(folder, at.parent), target_is_directory=True)
 
 
 def copy(source: Path, target: Path) -> None:

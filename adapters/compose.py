@@ -30,7 +30,10 @@ def _open_store(place: str, creates: bool) -> Store:
         return _open_file(os.path.realpath(place))
     if scheme not in ("postgresql", "postgres"):
         raise StoreError("this URL is of an unknown kind; pass a path, or postgresql://user@host/database")
-    from holdlog.adapters.stores.postgres.store import PostgresStore
+    try:
+        from holdlog.adapters.stores.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{error.name} is not installed; install holdlog[postgres]") from None
 
     return PostgresStore(place, creates)
 

@@ -55,11 +55,13 @@ def require(holds, problem):
         raise ValueError(problem)
 
 
-def main(file, option="--checkpoint", checkpoint_file=None):
+def main(file="-", *options):
     checkpoint = None
+    if file.startswith("-") or options[:1] not in ((), ("--checkpoint",)) or len(options) not in (0, 2):
+        raise SystemExit(__doc__)
     try:
-        require(option == "--checkpoint", __doc__)
-        if checkpoint_file is not None:
+        if options:
+            checkpoint_file = options[1]
             with open(checkpoint_file, encoding="utf-8") as text:
                 position, digest, *_ = text.read().strip().rpartition("\n")[2].split()
             checkpoint = (int(position), digest)

@@ -43,7 +43,7 @@ class Writes(Projection[WritesView]):
         self.view.count(event.by, tracking)
 
 
-def main(store: str, view: str, *words: str) -> None:
+def main(store: str = "state.db", view: str = "writes.db", *words: str) -> None:
     env = {"HOLDLOG_DB": store, "PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": view}
     with ProjectionRunner(
         application_class=HoldlogApplication, projection_class=Writes, view_class=WritesView, env=env

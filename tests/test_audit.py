@@ -488,6 +488,9 @@ def test_program_verifies_an_export_and_names_what_differs(tmp_path):
         store.export(part, first=10, values=False)
         store.export(prefix, last=3)
     assert verify_export(log) == verify_export(log, "--checkpoint", kept) == ""
+    for words in ([], ["--help"], [log, "--checkpoint"]):
+        done = subprocess.run([sys.executable, PROGRAM, *words], capture_output=True, text=True, check=False)
+        assert done.stderr.startswith("Verify an export of holdlog's log without holdlog: python3 verify_log.py FILE")
     assert verify_export(part, "--checkpoint", kept) == verify_export(prefix) == ""
     old, lines = (file.read_text().splitlines(keepends=True) for file in (before, log))
     event = json.loads(old[3])

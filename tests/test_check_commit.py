@@ -7,7 +7,7 @@ import pytest
 
 from holdlog.domain.claims.commands import Call, Release
 from holdlog.domain.moment import Caller
-from tests.support.hosts import commit_policy, git, repository, store_of, write
+from tests.support.hosts import commit_policy, git, write
 from tests.support.programs import HOLDLOG, run
 from tests.test_guard import Sides
 from tests.test_guard import root as root
@@ -52,14 +52,6 @@ def test_check_of_staged_files_includes_both_names_of_a_rename(sides, root):
     assert (done.code, "leave it out: git restore --staged src/a.py" in done.err) == (1, True)
     outside = run("check", "--staged", cwd=root.parent)
     assert (outside.code, outside.err.count("\n")) == (2, 1)
-
-
-def test_check_without_a_store_warns_and_creates_none(tmp_path):
-    root = repository(tmp_path / "repo", has_store=False)
-    git(root, "rm", "-q", "--cached", "own.py")
-    done = run("check", "--staged", "--agent", "bob", cwd=root)
-    assert (done.code, done.out, done.err.count("\n"), "nothing was checked" in done.err) == (0, "", 1, True)
-    assert not store_of(root).parent.exists()
 
 
 def test_policy_decides_what_a_held_file_and_one_for_people_mean(sides, root):

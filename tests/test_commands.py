@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdlog
+from holdlog.adapters.cli.commands import DERIVED
+from holdlog.adapters.cli.derived import build_parser
 from tests.support.programs import HOLDLOG, Done, environment, python, run
 
 pytestmark = pytest.mark.rest
@@ -35,7 +37,21 @@ def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
     assert call("verify", "--checkpoint", tmp_path / "kept", "--json").json["checkpoint"] == 1
     (tmp_path / "kept").write_text(f"1 {'0' * 64}\n")
     refused = call("verify", "--checkpoint", tmp_path / "kept")
-    assert (refused.code, refused.out, refused.err[:9]) == (1, "", "damaged: ")
+    problem = "damaged: position 1: the log has another history than the checkpoint\n"
+    assert (refused.code, refused.out, refused.err) == (1, "", problem)
+
+
+def test_line_of_a_refusal_names_what_was_refused(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("claim", "custom://a", "--agent", "bob").code == 1
+    assert call("set", "n", "k", "1", "--version", "7").code == 1
+    texts = [line.partition(" was ")[2] for line in call("log", "--refusals").out.splitlines() if line.startswith("-")]
+    assert texts == ["refused (busy): custom://a: held by ann", "refused (conflict): n/k: expected version 7, found 1"]
+
+
+def test_log_without_a_matching_event_does_not_advise_to_begin(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("log", "--agent", "eve").err == "holdlog: no such events\n"
 
 
 def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
@@ -57,10 +73,12 @@ def test_namespace_is_exported_with_its_histories(call):
 
 
 def test_former_text_is_redacted_and_a_current_one_is_not(call):
-    assert call("redact", "record:n/k@1", "--reason", "leaked").code == 1
+    refused = call("redact", "record:n/k@1", "--reason", "leaked")
+    assert (refused.code, refused.err[:34]) == (1, "holdlog: record:n/k@1 is a current")
     assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
     assert call("redact", "record:n/k@1", "--reason", "leaked").code == 0
     assert call("history", "n", "k", "--json").json["history"][1]["event_type"] == "redact"
+    assert call("log", "--last", "1").out.endswith(" TextsRedacted positions [1] (leaked)\n")
 
 
 def test_thread_is_appended_to_and_read(call, tmp_path):
@@ -145,12 +163,16 @@ def test_results_without_a_format_of_their_own_are_tables_with_headings(call):
     assert call("set", "n", "l", '{"a": [1]}', "--version", "0", *BY).code == 0
     heading, row = call("diff", "1", "now", "n").out.splitlines()[-2:]
     assert (heading.split("  ")[:2], row.split()[:2]) == (["KEY", "CHANGE"], ["l", "added"])
+    assert call("set", "n", "l", '{"b": 2, "a": [3]}', "--version", "1", *BY).code == 0
+    assert call("diff", "v1", "now", "n", "l").out.endswith("  /a/0: 1 -> 3; /b added: 2\n")
+    assert call("set", "n", "l", '{"a": [1]}', "--version", "2", *BY).code == 0
+    assert call("diff", "v2", "now", "n", "l").out.endswith("  /a/0: 3 -> 1; /b removed: 2\n")
     lines = call("blame", "n", "k").out.splitlines()
     assert (lines[0], lines[3], lines[4][:10]) == ("namespace   n", "updated by  ann", "updated at")
     assert lines[4].endswith(" UTC")
-    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v1  ann  {"a": [1]}']
+    assert call("at", "now", "n").out.splitlines() == ["k  v1  ann  1", 'l  v3  ann  {"a": [1]}']
     replayed = call("replay", "1").out
-    assert ('n          l    {"a": [1]}  1 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
+    assert ('n          l    {"a": [1]}  3 ' in replayed, "claims:\nnothing was found" in replayed) == (True, True)
     assert call("clear", "n", *BY).out.splitlines()[2] == "deleted keys   k; l"
 
 
@@ -176,12 +198,17 @@ def test_empty_result_says_that_nothing_was_found(call, words):
         (("claims", "--limit", "5000"), "--limit: must be less than or equal to 1000"),
         (("watch", "n", "k", "--timeout", "x"), "--timeout: must be a valid number"),
         (("claim", "a", *["--also", "b"] * 100), "--also: must have at most 99 items"),
+        (
+            ("diff", "1", "now"),
+            "holdlog diff: the following arguments are required: NAMESPACE (see holdlog diff --help)",
+        ),
+        (("redact", "n/k@1", "--reason", "x"), "EVENT: the log has no such event; an id is like record:order-1/card@3"),
         (("log", "--kinds", "x"), "--kinds: must be of record, claim, thread, token, or an event such as ValueWritten"),
     ],
 )
 def test_wrong_argument_is_named_as_its_option_in_plain_words(call, words, problem):
     refused = call(*words)
-    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n")
+    assert (refused.code, refused.err) == (2, f"holdlog: {problem}\n".replace("holdlog: holdlog", "holdlog"))
 
 
 def test_help_says_what_a_file_holds_and_what_happens_without_an_option(call):
@@ -243,3 +270,13 @@ def test_doctor_of_a_damaged_file_does_not_advise_to_run_doctor(call, tmp_path):
     (tmp_path / "state.db").write_bytes(b"x" * 4096)
     done = call("doctor")
     assert (done.code, "is damaged" in done.out, "run `holdlog doctor`" in done.out) == (1, True, False)
+
+
+UNEXPLAINED = {"--namespace", "--prefix"}
+"""Options whose name says all."""
+
+
+@pytest.mark.parametrize("command", [*DERIVED])
+def test_help_explains_every_option(command):
+    options = {it.option_strings[-1]: it.help for it in build_parser(command)._actions if it.option_strings}
+    assert {name for name, text in options.items() if not text} <= UNEXPLAINED

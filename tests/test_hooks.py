@@ -188,6 +188,8 @@ def test_hooks_claim_in_a_store_in_postgresql(root, postgres):
         "holdlog init --undo --yes",
         "cd src && uv run holdlog --db s.db release src/b.py --force --reason stale",
         "holdlog commit --agent=other -m x",
+        "holdlog revert --session s-1 --reverted-by other",
+        "holdlog redact --older-than 1s --reason x --redacted-by=other",
         "git status; env HOLDLOG_AGENT=other python3 -m holdlog claim src/b.py",
         "export HOLDLOG_AGENT=other\nbash -c 'holdlog set n k 1 --version 0' && holdlog run --claim custom://m -- ls",
     ],
@@ -204,6 +206,7 @@ def test_shell_command_that_acts_as_the_agent_or_only_reads_is_allowed(root, one
         f"HOLDLOG_AGENT={name} holdlog commit -m x",
         f"holdlog claim src/a.py --agent {name}/tests; holdlog release src/a.py",
         "holdlog claims --agent other; holdlog check src --agent ci; holdlog init --client cursor",
+        "holdlog revert --session s-1 --agent other --dry-run",
         'holdlog claim src/a.py --agent "$UNKNOWN" && holdlog run --claim custom://m -- tool --agent other',
         "echo holdlog init --undo",
     ):

@@ -3,8 +3,10 @@
 import json
 import re
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -449,6 +451,19 @@ def test_body_that_is_too_large_is_refused_as_json(server: HttpServer, path: str
     assert refused.json()["status"] == "error"
 
 
+@pytest.mark.parametrize("path", ["/v1/values/n/k", "/kv/n/k"])
+def test_call_that_nobody_foresaw_to_fail_is_an_error_of_the_server(
+    fresh: HttpServer, tmp_path: Path, path: str
+) -> None:
+    write = {"value": "secret", "updated_by": "ann", "expected_version": 0}
+    assert fresh.request("PUT", "/v1/values/n/k", json=write).status_code == 200
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE events SET meta = '{'")
+    failed = fresh.request("GET", path)
+    assert (failed.status_code, failed.json()["status"], "secret" in failed.text) == (500, "error", False)
+    until(lambda: any("Traceback" in line for line in fresh.log))
+
+
 def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
     document = describe_api()
     assert "$ref" not in json.dumps(document)
@@ -479,6 +494,9 @@ def test_posted_hook_takes_paths_below_the_root_of_its_worktree(server: HttpServ
     assert server.request("GET", "/v1/claims/src%2Fa.py").json()["status"] == "claimed"
     elsewhere = call | {"session_id": "two", "cwd": "/srv/ben", "tool_input": {"file_path": "/srv/ben/src/a.py"}}
     assert "deny" in server.request("POST", "/hook?root=/srv/ben", json=elsewhere).text
+    for session, text in (("one", "{}"), ("two", "deny")):
+        dotted = call | {"session_id": session, "tool_input": {"file_path": "/home/ann/project/..a.py"}}
+        assert text in server.request("POST", "/hook?root=/home/ann/project", json=dotted).text
     outside = call | {"session_id": "two", "tool_input": {"file_path": "/etc/hosts"}}
     assert server.request("POST", "/hook?root=/home/ann/project", json=outside).json() == {}
 

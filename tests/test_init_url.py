@@ -231,7 +231,7 @@ def test_agent_is_warned_while_the_server_is_away_and_guarded_again_afterwards(t
 
 @pytest.mark.parametrize(
     ("token", "why"),
-    [("", "status 401; is its token in HOLDLOG_TOKEN?"), ("wrong", "status 401"), ("a\tb\rc", "reached")],
+    [("", "status 401; HOLDLOG_TOKEN has no valid token; this call"), ("wrong", "status 401"), ("a\tb\rc", "reached")],
 )
 def test_agent_is_warned_of_a_token_that_is_missing_or_refused(team: Team, token: str, why: str) -> None:
     output, problem = warn(Member(team.first, "ann"), HOLDLOG_TOKEN=token)
@@ -320,6 +320,15 @@ def test_token_file_must_be_private_and_serves_hooks_without_the_variable(team: 
     assert list(team.held()) == ["src/a.py"]
     file.unlink()
     assert "HOLDLOG_TOKEN_FILE: cannot be read" in warn(Session(team.first, "ann"))[0]["additionalContext"]
+
+
+def test_init_without_a_known_host_names_the_address_of_the_server(tmp_path: Path) -> None:
+    root = repository(tmp_path / "root")
+    done = run("init", "--yes", "--url", "https://h.example/", cwd=root, env={"HOME": str(tmp_path)})
+    assert (done.code, done.err.endswith(" name this server of MCP in its configuration: https://h.example/mcp\n")) == (
+        2,
+        True,
+    )
 
 
 def test_server_that_does_not_take_the_token_is_reported_by_init(team: Team) -> None:

@@ -71,10 +71,7 @@ DERIVED: Final = {
     "at": Derived("past", "at", ("at 14:03", "at 14:03 order-1", "at v3 order-1 status")),
     "blame": Derived("changes", "blame", ("blame order-1 status", "blame src/parser.py")),
     "diff": Derived(
-        "changes",
-        "diff",
-        ("diff 14:03 now order-1", "diff v1 v3 order-1 status"),
-        ("start", "end", "namespace", "key"),
+        "changes", "diff", ("diff 14:03 now order-1", "diff v1 v3 order-1 status"), ("start", "end", "namespace", "key")
     ),
     "revert": Derived("changes", "revert", ("revert --session build-7 --dry-run",)),
     "replay": Derived("past", "replay", ("replay 10 20", "replay 14:03 now")),
@@ -166,5 +163,7 @@ def print_hook_help(words: list[str]) -> int:
     """Hooks run without the command line; this is for those who ask."""
     examples = ("hook < call.json", "hook pre-edit < paths.json")
     text = "Guard an edit: a host passes its call on standard input. holdlog init writes the hooks of a host."
-    Parser("hook", text, examples, has_json=False).print_help()
+    parser = Parser("hook", text, examples, has_json=False)
+    parser.add_argument("event", nargs="?", metavar="EVENT", help="if the input does not name it, such as pre-edit")
+    parser.print_help()
     return 0

@@ -71,6 +71,8 @@ def build_parser(command: str) -> Parser:
     add_fields(parser, kind, positional, derived.without, "key" if command in OF_RESOURCE else "")
     if kind.overwrites:
         parser.add_argument("--force", action="store_true", help="write whatever the current version is")
+    if command == "claims":
+        parser.add_argument("--dirty", action="store_true", help="list what git has not committed, and whose it is")
     if command == "release":
         parser.add_argument("--force", action="store_true", help="end the claim of any holder; needs --reason")
         parser.add_argument("--reason", metavar="TEXT", default=SUPPRESS, help="why you end it; the holder reads it")

@@ -32,9 +32,24 @@ _METAVAR_OF_NAME: Final = {"start": "FROM", "end": "TO", "operations": "FILE", "
 _HELP: Final = {
     "operations": "a JSON list of steps; - is standard input",
     "checkpoint": "a file whose last line checkpoint printed: the log must contain it; - is standard input",
+    **dict.fromkeys(("moment", "start", "end"), 'a position, or a time: 14:03 (local), "14:03 UTC", "10 minutes ago"'),
     "since_version": "the version that you know (default: 0, which returns the current value at once if there is one)",
 }
 """Help of options, where it differs from the description of the field."""
+_PLAIN_HELP: Final = {
+    "agent": "only of this agent and its sub-agents",
+    "also": "one more; repeat the option for several",
+    "dry_run": "show what would change, and change nothing",
+    "expected_version": "the version that you read",
+    "guard": "a claim that you hold: if it has ended, nothing is written",
+    "moment": "such as 14:03, '10 minutes ago' or #1234",
+    "reason": "a text for the history",
+    "receipt": "the one returned with the claim, if any",
+    "refusals": "also list refused commands",
+    "resource": "a file, a folder (src/) or custom://name",
+    "value": "JSON, or a plain text; - is standard input",
+}
+"""Help of arguments whose field has no description."""
 _OPTION_OF_NAME: Final = {"older_than_seconds": ("--older-than", read_duration, "AGE")}
 _METAVAR_OF_TYPE: Final[dict[Any, str]] = {int: "N", float: "SECONDS"}
 _CONDITION: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
@@ -51,17 +66,16 @@ def add_fields(
 ) -> None:
     """Add a positional argument for each of `positional`, and an option for each other field, except those in
     `without`. From `optional` on, positional arguments may be left out. What the user leaves out has no attribute."""
-    is_optional = False
-    for name in positional:
+    required = [at for at, name in enumerate(positional) if kind.model_fields[name].is_required()]
+    for at, name in enumerate(positional):
         field = kind.model_fields[name]
-        is_optional = is_optional or not field.is_required() or name == optional
         parser.add_argument(
             name,
             metavar=name_metavar(name),
-            nargs="?" if is_optional else None,
+            nargs="?" if at > max(required, default=-1) or optional in positional[: at + 1] else None,
             type=_find_reader(name, field),
             default=argparse.SUPPRESS,
-            help=_HELP.get(name, field.description),
+            help=_HELP.get(name, field.description or _PLAIN_HELP.get(name)),
         )
     for name, field in kind.model_fields.items():
         if name not in (*positional, *without):
@@ -171,7 +185,8 @@ def _unwrap(kind: Any) -> Any:
 def _make_option(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, Any]:
     """The keyword arguments with which argparse adds an option for a field."""
     annotation = _unwrap(_unwrap(field.annotation))
-    text = _HELP.get(name, field.description or "")
+    choices = ", ".join(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ""
+    text = _HELP.get(name, field.description or _PLAIN_HELP.get(name, choices))
     if name in AUTHORS and field.is_required():
         text = "who calls (default: HOLDLOG_AGENT, or else your user name)"
     elif field.default not in (None, "", False) and not field.is_required():

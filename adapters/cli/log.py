@@ -53,7 +53,8 @@ def run(words: list[str]) -> int:
                 if count == options.most:
                     break
             if not count and not options.json:
-                print_note("no such events; the first claim or set adds one, for example: holdlog claim README.md")
+                first = "" if arguments else "; the first claim or set adds one, for example: holdlog claim README.md"
+                print_note(f"no such events{first}")
     except InvalidError as error:
         raise rename_argument(error, Log, ()) from None
     return 0

@@ -176,7 +176,7 @@ def _show_sentence(response: Object) -> str:
         return f"{status} {resource}" if resource else f"{status}: nothing was held"
     if status == "available" and "previous_holder" not in response:
         return f"{status} {resource}"
-    text = _show_claim_refusal(response) if resource else _show_value_refusal(response)
+    text = _show_claim_refusal(response) if resource else response.get("problem") or _show_value_refusal(response)
     return f"{status}: {text or response.get('message') or show_fields(response)}"
 
 
@@ -354,10 +354,17 @@ def _show_content(name: str, content: Any) -> str:
     if name.endswith("_seconds"):
         return format_duration(content)
     if isinstance(content, list):
-        return "; ".join(_show_content("", item) for item in content)
+        return "; ".join(_show_part(item) if name == "paths" else _show_content("", item) for item in content)
     if isinstance(content, dict):
         return ", ".join(f"{_title(key)} {_show_content(key, part)}" for key, part in content.items())
     return str(content)
+
+
+def _show_part(part: Object) -> str:
+    """A part of a value that differs between two moments."""
+    path, new, old = part["path"] or "all", show_value(part.get("value")), show_value(part.get("previous"))
+    texts = {"add": f"{path} added: {new}", "remove": f"{path} removed: {old}"}
+    return texts.get(part["op"], f"{path}: {old} -> {new}")
 
 
 def _clock(text: str) -> str:

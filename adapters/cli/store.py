@@ -9,15 +9,14 @@ from contextlib import suppress
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.texts import NEXT_STEP, print_note
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import list_candidates
+from holdlog.adapters.engine.conversations import list_candidates, require_label, require_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, identify_process
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import check_label
-from holdlog.domain.refusals import InvalidError, NoStoreError
+from holdlog.domain.refusals import NoStoreError
 
 
 class MissingStoreError(NoStoreError):
@@ -55,8 +54,7 @@ def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
     False: the name may be mistyped. Raises StoreError, UnavailableError."""
     place = find_place(options.db)
     is_new = not has_store(place)
-    if place != ":memory:" and not is_url(place):
-        prepare_folder(place, os.environ)
+    prepare_folder(place, os.environ)
     engine = open_engine(place)
     if is_new and notes_new and options.db is not None:
         print_note(f"created the store {place}")
@@ -76,15 +74,18 @@ def find_caller(
     conversation whose agent runs this command, unless the caller `is_person`; this process, if it `has_own_session`;
     the terminal, unless several conversations may share it; the parent process. Raises InvalidError."""
     get = vars(options).get
-    session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
+    session = get("caller_session") or os.environ.get("HOLDLOG_SESSION")
+    session = require_session(session, "--session") if session else None
     correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
     host, agent = identify_host(), find_user()
     candidates = [] if session is not None or is_person else list_candidates(engine.store, host)
     if len(candidates) == 1:
         session = candidates[0].session
         agent = os.environ.get("HOLDLOG_AGENT") or candidates[0].name
-    labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)
-    return Caller(session or _find_session(has_own_session, len(candidates) > 1), None, *labels, host), agent
+    texts = {"--request-id": get("caller_request_id"), "--correlation": correlation}
+    request_id, correlation_id = (require_label(name, text) if text else None for name, text in texts.items())
+    session = session or _find_session(has_own_session, len(candidates) > 1)
+    return Caller(session, None, request_id, correlation_id, host), agent
 
 
 def find_user() -> str:
@@ -102,10 +103,3 @@ def _find_session(has_own_session: bool, is_unclear: bool) -> str:
             os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
             leader = os.getsid(0)
     return identify_process(leader) or secrets.token_hex(8)
-
-
-def _read_label(name: str, text: str | None) -> str | None:
-    try:
-        return check_label(text) if text else None
-    except ValueError as error:
-        raise InvalidError(f"--{name}: {error}") from None

@@ -106,14 +106,18 @@ def show_line(event: Event) -> str:
     when the lease ended."""
     at = show_time(datetime.fromisoformat(event.get("due") or event["at"]))
     if "code" in event:
-        what = event.get("message") or event.get("resource") or f"{event.get('namespace')}/{event.get('key')}"
+        key = f"{event.get('namespace')}/{event['key']}" if "key" in event else ""
+        what, message = event.get("resource") or key, event.get("message") or ""
+        what = message if what in message else f"{what}: {message}" if message else what
         return escape(f"-  {at}  {event.get('by') or 'a caller'} was refused ({event['code']}): {what}", allowed="")
     return escape(f"{event['position']}  {at}  {show_sentence(event)}", allowed="")
 
 
 def show_sentence(event: Event) -> str:
     """A sentence that says who did what, and why."""
-    who = show_author(event.get("by"), event.get("principal"))
+    is_of_others = "forced_by" in event or event["kind"] in ("OfferExpired", "ClaimUnqueued")
+    caller = None if is_of_others else event.get("principal")  # of the call, which need not be the holder's
+    who = show_author(event.get("by"), event.get("of_principal") if "of_session" in event else caller)
     return f"{_show_change(event, who)}{_show_reason(event)}"
 
 
@@ -132,7 +136,7 @@ def _show_change(event: Event, who: str) -> str:
             verb = "got" if "ticket" in event else "claimed"
             return f"{who} {verb} {resource}{', shared' if event.get('mode') == 'shared' else ''}"
         case "ClaimReleased" if "forced_by" in event:
-            return f"{who} lost {resource}, taken by {event['forced_by']}"
+            return f"{who} lost {resource}, taken by {show_author(event['forced_by'], event.get('principal'))}"
         case "ClaimReleased":
             outcome = event.get("outcome", "released")
             return f"{who} released {resource}{'' if outcome == 'released' else f', {outcome}'}"
@@ -152,7 +156,8 @@ def _show_change(event: Event, who: str) -> str:
             return f"the log of store {event['store']} was imported up to position {event['last']}"
         case _:
             pass
-    fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}
+    hidden = (*_ENVELOPE, "reason")
+    fields = {name: content for name, content in event.items() if name not in hidden and content is not None}
     return f"{who} {event['kind']} {show_fields(fields)}".strip()
 
 

@@ -9,12 +9,14 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operating_system.processes import NAMED
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.holder import HolderId
+from holdlog.domain.claims.holder import RECEIPT, HolderId
 from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
-from holdlog.domain.names import MAX_AGENT
+from holdlog.domain.names import MAX_AGENT, check_label
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 
 SHELL: Final = "shell"
@@ -22,8 +24,6 @@ SHELL: Final = "shell"
 PROCESS_SESSION: Final = "process-"
 """Prefix of the session of a server whose conversation is not known yet. Such a session has a row, too: `name` is the
 handle of the server, `facts` are the lease and the idle limit for the agents of its host, in microseconds."""
-_NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
-"""Variables in which hosts pass the id of the conversation to a shell."""
 
 
 class Conversation(NamedTuple):
@@ -52,6 +52,23 @@ class Conversation(NamedTuple):
         return self._asdict() | texts
 
 
+def require_label(name: str, text: Any) -> str:
+    """A session, request id or correlation id, as the caller passes it in this argument. Raises InvalidError."""
+    try:
+        if isinstance(text, str):
+            return check_label(text)
+    except ValueError as error:
+        raise InvalidError(f"{name}: {error}") from None
+    raise InvalidError(f"{name}: must be a text")
+
+
+def require_session(text: Any, name: str = "session") -> str:
+    """A session that the caller names itself. Raises InvalidError."""
+    if (session := require_label(name, text)).startswith(RECEIPT):
+        raise InvalidError(f"{name}: must not begin with {RECEIPT}; pass a receipt as receipt")
+    return session
+
+
 def name_session(conversation: str) -> str:
     """The session of a conversation: its id, if that can be one."""
     if conversation.isascii() and conversation.isprintable() and len(conversation) <= MAX_AGENT:
@@ -78,7 +95,7 @@ def list_candidates(reader: Reader, host: str | None, call: str = SHELL) -> list
     """The conversations in which a process below a host (`identify_host`) may act, an agent of each: the one that its
     environment names; those whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or all live ones.
     If there is only one, a caller acts in its `session`, and under its `name` unless it passes another."""
-    named = next((os.environ[name] for name in _NAMED if os.environ.get(name)), "") if call == SHELL else ""
+    named = next((os.environ[name] for name in NAMED if os.environ.get(name)), "") if call == SHELL else ""
     rows = [it for it in list_conversations(reader, host, named) if is_live(it, reader.steady())]
     rows = [it for it in rows if it.session == named] or [it for it in rows if host is not None and it.host == host]
     if announced := [it for it in rows if call in it.calls.values()]:

@@ -146,6 +146,8 @@ def find_call_targets(call: HookCall, fields: Mapping[str, Any]) -> Targets:
     else:
         plain = [] if call.tool or call.name != call.event else _list_plain(arguments)
         targets = Targets((*find_named(arguments), *plain))
+        if call.client == "agent" and call.event == "pre-edit" and not targets.paths and "paths" not in arguments:
+            raise InputError("paths: is missing")
     moved = _text(arguments, "source", "old_path", "oldPath")
     slash = "/" if moved and os.path.isdir(os.path.join(call.folder, moved)) else ""
     paths = [_make_absolute(os.path.join(call.folder, path) + slash) for path in targets.paths]

@@ -14,7 +14,7 @@ from holdlog.adapters.hooks.places import TOKEN, Server
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; the hook itself ends earlier (entry.py)."""
 _EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
-_MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
+_MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|copy|save|update|patch|delete|rename|append|insert|replace)_.*"
 """Tools of file system servers."""
 _NAMES_SERVER: Final = "names the server"
 _RUNS_HOOKS: Final = "runs hooks"
@@ -55,6 +55,8 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     command = shlex.join([project.command, "hook"])  # keep it stable: Codex asks for trust again if it changes
     handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
     matchers = {"PreToolUse": f"{tools}|mcp__holdlog__.*", "PostToolUse": f"{readers}{tools}|mcp__holdlog__.*"}
+    if readers:  # Claude Code reports a command with another exit code than 0 as a failure alone
+        matchers["PostToolUseFailure"] = matchers["PreToolUse"]
     events = ("SessionStart", "UserPromptSubmit", *matchers, "Stop", "SubagentStop", "SessionEnd")
     groups = (({"matcher": matchers[it]} if it in matchers else {}) | {"hooks": [handler]} for it in events)
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))

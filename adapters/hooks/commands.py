@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.engine.conversations import name_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names, shorten
@@ -22,7 +23,7 @@ from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE, STASHED
 from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import HolderId
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.names import is_of_agent
+from holdlog.domain.names import AUTHORS, is_of_agent
 
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 1024 * 1024
@@ -36,9 +37,12 @@ _TEXTS: Final = {
     "changed": ("changed", ""),
     "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
 }
-_CALLERS: Final = ("--agent", "--by", "--updated-by", "--deleted-by")
-_VERBS: Final = ("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread")
-"""Commands that act as an agent; others select by its name."""
+_CALLERS: Final = ("--by", *(f"--{name.replace('_', '-')}" for name in AUTHORS))
+_VERBS: Final = (
+    *("claim", "release", "commit", "run", "set", "update", "delete", "clear", "transact", "thread"),
+    *("revert", "redact", "token"),
+)
+"""Commands that act as an agent; others select by its name, as `revert --agent` does."""
 
 
 class ShellCall:
@@ -68,27 +72,35 @@ class ShellCall:
         of another agent. As far as words show it: scripts and variables of the agent's environment are not read, so a
         host's permissions must do the rest."""
         name = self._who.agent
-        for agent, *words in commands:
+        for agent, conversation, *words in commands:
             options, operands = read_options(words, f"--db {' '.join(_CALLERS)}")
             verb = operands[0] if operands else None
+            if verb == "hook":
+                return "holdlog: only hosts run hooks. Call holdlog claim, release or status instead."
+            if verb in _VERBS and conversation and name_session(conversation) != self._who.session:
+                return "holdlog: this names the conversation of another: call holdlog without it."
             if verb == "init" and not {"--undo", "--url"}.isdisjoint(options):
                 return "holdlog: only a person changes the guard. Ask your user to run this command."
             if verb == "release" and "--force" in options:
                 remedy = "release your own without --force, or ask your user to run this command"
                 return f"holdlog: only a person ends the claim of another: {remedy}."
-            named = [agent, *(options.get(option) for option in _CALLERS)] if verb in _VERBS else []
+            callers = [option for option in _CALLERS if (verb, option) != ("revert", "--agent")]
+            named = [agent, *map(options.get, callers)] if verb in _VERBS else []
             for other in filter(None, named):
                 if not (is_of_agent(name, other) or is_of_agent(other, name)):
                     return f"holdlog: your name is {shorten(name)}, not {shorten(other)}: call holdlog without a name."
         return None
 
     def note(self, reading: Reading, folder: str, call: str) -> None:
-        """Note what a command finds that may do something to files of others, or make an entry of a stash."""
+        """Note what a command finds that may do something to files of others, or make an entry of a stash. What a
+        command with the same id has found stays: some hosts pass no ids, and may run several at once."""
         stashes = any(action.name.startswith("git stash") for action in reading.actions)
         if reading.targets.reports or stashes:
             marks = list_marks(reading, self._read_ownership(), self._workspaces, folder)
-            if marks:
-                self._put(self._who.session, f"before {call}", marks)
+            key = {"session": self._who.session, "agent": f"before {call}"}
+            noted = {name for name, _, _ in self._engine.store.read(MARKS, key)} if marks else ()
+            if new := {name: mark for name, mark in marks.items() if name not in noted}:
+                self._put(key["session"], key["agent"], new)
 
     def compare(self, call: str) -> str:
         """Record what happened to files of others while a command ran: they are warned before they edit these again.

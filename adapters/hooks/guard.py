@@ -106,7 +106,7 @@ def read_call(targets: Targets) -> Reading:
     removed = [path for path in targets.paths if os.path.isdir(path) and not os.path.islink(path)]
     actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
     paths = tuple(dict.fromkeys([*targets.paths, *names]))
-    reports = targets.reports or any(action.is_unknown for action in actions)
+    reports = targets.reports or any(it.is_unknown or it.name.startswith("git commit") for it in actions)  # runs hooks
     return Reading(targets._replace(paths=paths, reports=reports), tuple(actions), problem)
 
 
@@ -191,7 +191,8 @@ class _Examination:
     def _find_others_work(self, files: Sequence[DirtyFile]) -> dict[str, FileWork]:
         """The work of others in these files, by path, except what is committed."""
         workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
-        names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
+        paths = sorted(statuses, key=os.path.islink, reverse=True)  # a file wins over a link to it
+        names = {name: path for path in paths if (name := workspaces.name_file(path)) is not None}
         works = dict[str, FileWork]()
         for name, others in self._source.ownership.find_others(names).items():
             for work in others:

@@ -89,6 +89,8 @@ def run(words: list[str]) -> int:
         print_text(remark)
     if not (planned.edits or planned.problems or planned.remarks):
         print_text("nothing that init added is left here" if options.undo else "everything is set up already")
+    if planned.edits and os.path.basename(os.path.dirname(store)) == OUR_FOLDER and not options.undo:
+        print_text(f"without a git repository, all that is below {project.root} shares one store, {store}")
     if (planned.edits and not _confirm(planned.edits, project, options)) or options.print:
         print_text("nothing was written")
         return 0
@@ -232,7 +234,8 @@ def _find_clients(project: Project, options: Namespace) -> list[str]:
     names = [name for name, client in CLIENTS.items() if options.undo or project.has(*client.used)]
     if not names:
         example = f"holdlog init --client {next(iter(CLIENTS))} (or {', '.join([*CLIENTS][1:])})"
-        other = f"for another host, name this server of MCP in its configuration: {project.command} serve"
+        server = f"{options.url.rstrip('/').removesuffix('/mcp')}/mcp" if options.url else f"{project.command} serve"
+        other = f"for another host, name this server of MCP in its configuration: {server}"
         raise InvalidError(f"--client: no host was found here; name one, for example: {example}; {other}")
     return names
 
@@ -372,7 +375,8 @@ def _confirm(edits: Sequence[Edit], project: Project, options: Namespace) -> boo
         command = f"holdlog init{clients}{' --undo' * options.undo} --yes"
         raise InvalidError(f"--yes: is missing; without a terminal, run: {command}")
     try:
-        return input("Write these files? [Y/n] ").strip().lower() in ("", "y", "yes")
+        question = "Undo this? [Y/n] " if options.undo else "Write these files? [Y/n] "
+        return input(question).strip().lower() in ("", "y", "yes")
     except EOFError:
         return False
 

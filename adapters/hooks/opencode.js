@@ -47,6 +47,7 @@ const connect = (directory) => {
 
   // Calls inside OpenCode 2's tool `execute` share one id.
   const key = (id, tool, input) => JSON.stringify([id, tool, input])
+  const describe = (id, tool, input) => ({ tool_name: tool, tool_input: input, tool_use_id: key(id, tool, input).slice(0, 200) })
 
   return {
     started,
@@ -61,18 +62,17 @@ const connect = (directory) => {
     /** Throws to keep the tool from running. */
     before: async (id, tool, sessionID, input) => {
       if (!mayChange(tool, input)) return
-      const output = await hook("pre-edit", sessionID, { tool_name: tool, tool_input: input })
+      const output = await hook("pre-edit", sessionID, describe(id, tool, input))
       if (output.decision === "deny") throw new Error(output.reason)
-      if (output.warning || output.after) outputs.set(key(id, tool, input), output)
+      if (output.warning) outputs.set(key(id, tool, input), output)
     },
     /** The text to add to the output of the tool. */
     after: async (id, tool, sessionID, input) => {
       const call = key(id, tool, input)
-      const { warning, after } = outputs.get(call) ?? {}
+      const { warning } = outputs.get(call) ?? {}
       outputs.delete(call)
-      const isPost = after || (!SHELLS.has(tool) && mayChange(tool, input))
-      const event = tool === "read" ? "read" : isPost ? "post-edit" : null
-      const output = event ? await hook(event, sessionID, { tool_name: tool, tool_input: input }) : {}
+      const event = tool === "read" ? "read" : mayChange(tool, input) ? "post-edit" : null
+      const output = event ? await hook(event, sessionID, describe(id, tool, input)) : {}
       return [warning, output.warning].filter(Boolean).join("\n")
     },
     turnEnd: (sessionID) => hook(children.has(sessionID) ? "subagent-end" : "turn-end", sessionID),

@@ -64,6 +64,7 @@ def _request(server: Server, query: str, body: bytes) -> bytes:
         raise StoreError(f"the server at {server.url} cannot be reached ({why})") from None
     if response.status == http.client.OK:
         return output
-    hints = {401: f"; is its token in {TOKEN}?", 403: f"; the token in {TOKEN} needs claim:* and no space"}
+    place = server.token or TOKEN
+    hints = {401: f"; {place} has no valid token", 403: f"; the token in {place} needs claim:* and no space"}
     hint = hints.get(response.status, "")
     raise StoreError(f"the server at {server.url} responded with status {response.status}{hint}")

@@ -22,6 +22,7 @@ from holdlog.adapters.hooks.words import (
     read_options,
     take_texts,
 )
+from holdlog.adapters.operating_system.processes import NAMED
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -44,16 +45,16 @@ def _table(rows: str) -> dict[str, str]:
 
 
 READERS: Final = _set(
-    """- : [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
-    dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump history
-    hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
+    """: [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
+    dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump
+    hostname id join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
-    tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
+    tail test times top tput tr true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
 """Programs that change no file, whatever their arguments are. Modes, owners and folders do not count as content."""
 CHECKERS: Final = _set(
-    """basedpyright coverage ctest dmypy eslint flake8 javac jest markdownlint mocha mypy oxlint phpunit py.test
-    pycodestyle pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tsc ty unittest vitest yamllint"""
+    """basedpyright ctest dmypy eslint flake8 javac jest mocha mypy oxlint phpunit py.test pycodestyle
+    pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tree tsc ty unittest vitest yamllint"""
 )
 """Compilers, linters and test runners: they change no source, unless an option says so."""
 _VERBS: Final = _table(  # subcommands that are like CHECKERS
@@ -62,6 +63,8 @@ _VERBS: Final = _table(  # subcommands that are like CHECKERS
     npm: ls outdated t test view | pip: check freeze list show | pnpm: ls t test | ruff: check rule | yarn: test"""
 )
 _WRITING: Final = ("--fix", "--write", "--update", "--snapshot-update", "--in-place", "--inplace", "--add-noqa", "-u")
+_REWRITING: Final = ("--inline-snapshot", "--force-regen", "--regen")  # of plugins of pytest
+_UNLIKE_TESTS: Final = "fix|update|write|gen|snap"  # in the names of scripts: test:update
 _OUTPUTS: Final = ("-o", "--out", "--junit", "--log-file", "--debug", "--report", "--html", "--xml")
 _FORMATTERS: Final = ("autopep8", "black", "cargo", "clang-format", "isort", "prettier", "ruff", "rustfmt", "yapf")
 _QUESTIONS: Final = ("--version", "--help", "-V", "-h", "-v", "version", "help")
@@ -79,12 +82,15 @@ _WRITERS: Final = _table(  # from which operand on all are written, options with
     curl: 9 -A -b -C -d -e -E -F -H -K -m -o -P -Q -r -t -T -u -U -w -x -X -y -Y -z --output --header |
     sort: 9 -k -t -S -T -o --key --field-separator --output | truncate: 0 -s --size -r --reference | uniq: 1 -f -s -w"""
 )
+_CURL_WRITES: Final = (
+    *("-O", "-c", "-D", "--st", "--tr", "--remote-n", "--cookie-j", "--dump", "--etag-s", "--lib", "--hsts", "--alt"),
+)
 _EDITORS: Final = {"sed": "-e --expression -f --file -l --line-length -i?", "perl": "-e -E -i? -M? -I? -F?"}
 _CAREFUL: Final = ("-u", "-d", "--no-clobber", "--update", "--parents", "--directory")
 _GIT_READERS: Final = _set("blame cat-file describe diff grep log ls-files rev-list rev-parse shortlog show status")
 _GIT_PROGRAMS: Final = ("apply", "bisect", "filter-branch", "submodule")  # they write what others say
 _ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  # scripts that change no file
-_NO_FILES: Final = r"/dev/(?!shm/)|/proc/"
+_NO_FILES: Final = r"/dev/(?!shm/)|/proc/(?!self/(?:cwd|root)/)"
 _TEMPORARY: Final = "/dev/fd/temporary"  # in place of what mktemp prints: a path that nobody holds
 _WRITES: Final = (">", ">>", ">|", "&>", "&>>", ">&")
 _LIKE: Final = _table(
@@ -92,8 +98,12 @@ _LIKE: Final = _table(
     process_substitution: subshell | negated_command: list | pipeline: list | redirected_statement: list"""
 )
 _TO_NOWHERE: Final = r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)"
-_SED_WRITES: Final = r"(?<![A-Za-z])[gpiIM\d]*[wW]\s|/[gpiIM\d]*e\s*(?:$|[;}\n])"
-_AWK_WRITES: Final = r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"'
+_SED_WRITES: Final = (
+    r"(?<![A-Za-z])[gpiIM\d]*[wW]\s|/[gpiIM\d]*e\s*(?:$|[;}\n])"
+    r"|(?:^|[;{}\n])\s*[\d,$]*\s*(?:/[^/\n]{0,200}/)?\s*!?(?:[wW]\S|e(?:\s|$))"
+    r"|s([^\w\s])(?:(?!\1).){0,200}\1(?:(?!\1).){0,200}\1[gpiIM\d]*[wW]\S"
+)
+_AWK_WRITES: Final = r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"|\|&|\|\s*getline'
 _Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redirections that the grammar puts elsewhere
 
 
@@ -144,15 +154,17 @@ def _is_silent(command: str) -> bool:
 def _is_harmless(program: str, words: Words) -> bool:
     """Whether a program only checks, compiles or tests, or reads from git."""
     if program == "git":
-        return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output")
+        return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output", "-O", "--open")
     is_dry = program in _FORMATTERS and not {"--check", "--diff", "--dry-run", "--list-different"}.isdisjoint(words)
-    if is_dry or (len(words) == 1 and words[0] in _QUESTIONS):
+    is_dry = is_dry and not _has(words, "--write", "-w") and (program != "cargo" or words[0] == "fmt")
+    if is_dry or (len(words) == 1 and words[0] in _QUESTIONS and "/" not in program):
         return True
     operands = [word for word in words if word is None or not word.startswith(("-", "+"))]
     if program in ("npm", "pnpm", "yarn", "bun") and operands[:1] == ["run"]:
-        return _has(operands[1:2], "test")
-    is_verb = bool(operands) and operands[0] in _VERBS.get(program, "").split()
-    return (program in CHECKERS or is_verb) and not _has(words, *_WRITING, *_OUTPUTS)
+        return _has(operands[1:2], "test") and not re.search(_UNLIKE_TESTS, operands[1] or "")
+    tasks = operands if program in ("gradle", "mvn") else operands[:1]
+    is_verb = bool(operands) and {*tasks} <= {*_VERBS.get(program, "").split()}
+    return (program in CHECKERS or is_verb) and not _has(words, *_WRITING, *_OUTPUTS, *_REWRITING)
 
 
 def _has(words: Iterable[str | None], *beginnings: str) -> bool:
@@ -380,7 +392,8 @@ class _Reader:
         elif name in READERS:
             self._output = self._input if name == "cat" and not words[1:] else None
         else:
-            self.reports |= not _is_harmless(name, words[1:])
+            is_script = "/" in (words[0] or "") and "-v" in words  # which may be verbose
+            self.reports |= is_script or not _is_harmless(name, words[1:])
 
     def _wrapper(self, program: str, words: Words) -> None:
         """A program that runs the one behind it, xargs with other words."""
@@ -447,14 +460,17 @@ class _Reader:
         verb = operands[0] if operands else ""
         self.reports |= verb is None or _has(operands, "--output", "--ex", "-O", "--open", "-x", "--upload")
         self.reports |= _has(options, "-c", "--config-env") or _has(self._assigned, "GIT_")  # programs that git starts
-        self.reports |= verb in _GIT_PROGRAMS and {"--check", "--stat", "--numstat"}.isdisjoint(operands)
+        is_dry = not {"--check", "--stat", "--numstat"}.isdisjoint(operands) and "--apply" not in operands
+        self.reports |= verb in _GIT_PROGRAMS and not is_dry
         if verb in ("clone", "init", "worktree"):
             self._mkdir(program, [*operands, os.path.basename(operands[-1] or "").removesuffix(".git")])
         if not _is_harmless("git", operands):
             self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
 
     def _holdlog(self, program: str, words: Words) -> None:
-        self.own.append(({**self.shell, **self._assigned}.get("HOLDLOG_AGENT"), *words))
+        known = {**self.shell, **self._assigned}
+        conversation = next((known[name] for name in NAMED if known.get(name)), None)
+        self.own.append((known.get("HOLDLOG_AGENT"), conversation, *words))
 
     def _mkdir(self, program: str, words: Words) -> None:
         self._made |= {path for path in map(self._path, words) if path is not None}
@@ -467,7 +483,7 @@ class _Reader:
         named += [it and it[3:] for it in operands if program == "dd" and (it or "of=").startswith("of=")]
         for word in named + operands[int(first) :]:
             self._write(word)
-        self.reports |= _has(options, "--o") or (program == "curl" and _has(options, "-O", "-c", "-D", "--st", "--tr"))
+        self.reports |= _has(options, "--o") or (program == "curl" and _has(options, *_CURL_WRITES))
 
     def _copy(self, program: str, words: Words) -> None:
         """`cp`, `mv`, `install`, `ln`."""

@@ -37,7 +37,9 @@ _PATHS: Final = (
 _MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
 _LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
 _PATCHES: Final = ("patch", "patchText", "diff", "input", "command", "cmd")
-_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
+_CONTENTS: Final = frozenset(
+    [*("content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"), "destination", "repl"]
+)
 _REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
 """Arguments of tools whose paths are on another machine."""
 _FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
@@ -56,7 +58,8 @@ class Targets(NamedTuple):
     """`paths`: what certainly changes, in order, absolute; a folder that the command makes ends with a slash. `git`:
     its git commands, but for those that only read. `reports`: it may change files that nobody can name beforehand, so
     they are compared afterwards. `problem`: why it could not be read, in one line.
-    `own`: its commands of holdlog: HOLDLOG_AGENT, if the command sets it, and the words after `holdlog`."""
+    `own`: its commands of holdlog: agent and conversation in variables that the command sets, and the words after
+    `holdlog`."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()
@@ -125,7 +128,9 @@ def _require(tool: str, paths: Sequence[str], folder: str) -> Targets:
     """The paths of an editing tool."""
     if not paths:
         return Targets(problem=f"{show(tool)[:MAX_TOOL]} names no file in a form that holdlog knows")
-    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
+    trimmed = [path.strip().strip("\ufeff") or path for path in paths]  # as Claude Code does
+    exist = [path for path in paths if path not in trimmed and os.path.lexists(os.path.join(folder, path))]
+    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in (*trimmed, *exist))))
 
 
 def _read_shell(tool: str, arguments: Mapping[str, Any], folder: str) -> Targets:
@@ -161,7 +166,9 @@ def _list_of_patches(arguments: Mapping[str, Any]) -> list[str]:
 
 def _explain_unguarded(tool: str, letters: str, arguments: Mapping[str, Any]) -> str:
     """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
-    writes = not _CONTENTS.isdisjoint(arguments) and find_named(arguments)
+    items = [it for name in _LISTS if isinstance(parts := arguments.get(name), list) for it in parts]
+    parts = [arguments, *(it for it in items if isinstance(it, dict))]
+    writes = any(not _CONTENTS.isdisjoint(it) for it in parts) and _list_named(arguments)
     if not writes or not _REMOTE.isdisjoint(arguments) or "holdlog" in letters or re.search(_READERS, letters):
         return ""
     return f"{show(tool)[:MAX_TOOL]} seems to write a file, but holdlog does not know this tool"

@@ -34,7 +34,7 @@ from holdlog.adapters.hooks.files import (
     list_uncommitted,
 )
 from holdlog.adapters.hooks.places import Place
-from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
+from holdlog.adapters.operating_system.location import prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import FILE, find_rule_below, is_shared, read_policy
@@ -62,7 +62,7 @@ _PLACE: Final = "place "
 def open_work(call: HookCall, place: Place, paths: Sequence[str], is_own: bool) -> Iterator["Work"]:
     """Open the store of a place for a call, and close it after the block. Creates a missing store. `paths`, `is_own`:
     see Work. Raises StoreError, UnavailableError."""
-    if not is_url(place.store) and not os.path.lexists(place.store):
+    if not os.path.lexists(place.store):
         prepare_folder(place.store, os.environ)
     engine = open_engine(place.store)
     try:
@@ -103,6 +103,7 @@ class Work:
         """The tickets of agents that wait for these claims."""
         self._new_waiting: tuple[Claim, ...] = ()
         self._texts: list[str] = []
+        self._paths = paths
         self.files = list(self._name_files(paths))
 
     @property
@@ -166,7 +167,7 @@ class Work:
         reason = self._check_policy() or self._check_command() or self._claim()
         waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
         texts = [*self._texts, self._describe_losses(), waiting]
-        settings = find_settings([file.path for file in self.files])
+        settings = find_settings(self._paths)
         if reason is None and settings is not None:
             texts.insert(0, describe_settings(settings, call.folder))
             return Output(" ".join(filter(None, texts)), "ask")

@@ -4,7 +4,7 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, Self
 
 from starlette.responses import Response
@@ -13,14 +13,13 @@ from starlette.types import Receive
 from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
+from holdlog.adapters.engine.conversations import require_label, require_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import LOG, Metrics
+from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Operation
-from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
-from holdlog.adapters.operations.steps import Steps
+from holdlog.adapters.operations.json import BUG, Object, refusal_to_object, to_text
 from holdlog.adapters.operations.surface import Names, Surface, find_wait
-from holdlog.adapters.python.base import AsyncSteps
-from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
@@ -45,7 +44,7 @@ SAFE: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 def render(response: Object, code: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
     status = response["status"]
-    code = code or CODES.get(status, 200)
+    code = code or (500 if response is BUG else CODES.get(status, 200))
     more = dict(headers or {})
     if status == "unavailable":
         more["retry-after"] = str(math.ceil(response["retry_after"]))
@@ -60,21 +59,17 @@ def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> R
 
 QUICK: Final = 0.05
 """Seconds after which the client of a call is watched."""
-BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
 
 
 class Limits(NamedTuple):
     """Times in seconds, sizes in bytes. `open_tokens`: how many tokens with a space of `space_bytes` callers may create
     themselves."""
 
-    lease_seconds: float = 300.0
-    max_wait: float = 50.0
-    max_value_bytes: int = 262_144
-    open_tokens: int = 0
-    space_bytes: int = 1_000_000
-
-
-_DEFAULT: Final = Limits()
+    lease_seconds: float
+    max_wait: float
+    max_value_bytes: int
+    open_tokens: int
+    space_bytes: int
 
 
 class Cancellable:
@@ -126,14 +121,7 @@ class Calls(AsyncSteps):
     """What all routes share: the engine, who calls, and how operations are carried out. `ending` is set when the server
     ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        names: Names,
-        jwt: JwtVerifier | None = None,
-        is_open: bool = True,
-        limits: Limits = _DEFAULT,
-    ) -> None:
+    def __init__(self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, limits: Limits) -> None:
         self._engine = self.engine = engine
         self.names, self.limits = names, limits
         self.surface = self.make_surface("")
@@ -187,7 +175,7 @@ class Calls(AsyncSteps):
         await self.authenticator.check_author(operation, access)
         waits = find_wait(operation)
         if waits is not None and not self.ending.is_set():
-            response = await self._wait(respond(access, operation, caller, surface))
+            response: Object | None = await self._make_until(self.ending, respond(access, operation, caller, surface))
             if response is not None:
                 return response
         if waits is not None:
@@ -195,18 +183,3 @@ class Calls(AsyncSteps):
         async with self.quota.check(operation, access):
             result: Object = await self._make(respond(access, operation, caller, surface))
             return result
-
-    async def _wait(self, steps: Steps) -> Object | None:
-        """In a separate task, so that a call that is cancelled can still leave the queue. None if the server ends."""
-        waiting, ending = asyncio.ensure_future(self._make(steps)), asyncio.ensure_future(self.ending.wait())
-        try:
-            await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                response: Object = waiting.result()
-                return response
-        finally:
-            waiting.cancel()
-            ending.cancel()
-        with suppress(asyncio.CancelledError):
-            await waiting
-        return None

@@ -12,11 +12,11 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.engine.conversations import name_session, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
-from holdlog.adapters.http.calls import BUG, SAFE, Calls, fail
+from holdlog.adapters.http.calls import SAFE, Calls, fail
 from holdlog.adapters.http.calls import render as render_object
 from holdlog.adapters.http.metrics import LOG
 from holdlog.adapters.http.routes import parse_json, read_query
-from holdlog.adapters.operations.json import refusal_to_object, to_text
+from holdlog.adapters.operations.json import BUG, refusal_to_object, to_text
 from holdlog.domain.claims.commands import Acquire, Call, Release
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import check_agent
@@ -50,7 +50,7 @@ class RemoteHooks:
             return render_object(refusal_to_object(refusal))
         except Exception:
             LOG.exception("a hook failed; the edit is not guarded")
-            return render_object(BUG, 500)
+            return render_object(BUG)
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
     async def _handle(self, fields: Any, options: dict[str, str], access: Access) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class RemoteWork:
     def _resolve(self, path: str) -> str | None:
         """The resource of a file, None outside the worktree."""
         relative = os.path.relpath(path, self._root)
-        if relative.startswith(".."):
+        if relative == ".." or relative.startswith("../"):
             return None
         try:
             return self._names.resolve(relative + "/" * path.endswith("/"), is_new=True)

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.http.calls import BUG, Calls, Cancellable, fail, render
+from holdlog.adapters.http.calls import Calls, Cancellable, fail, render
 from holdlog.adapters.http.metrics import LOG
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
-from holdlog.adapters.operations.json import refusal_to_object
+from holdlog.adapters.operations.json import BUG, refusal_to_object
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
@@ -136,4 +136,4 @@ async def handle_error(request: Request, error: Any) -> Response:
 
 async def handle_bug(request: Request, error: Exception) -> Response:
     LOG.error("a request failed", exc_info=error)
-    return render(BUG, 500)
+    return render(BUG)

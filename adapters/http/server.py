@@ -21,7 +21,7 @@ from holdlog.adapters.http.calls import Calls, Limits
 from holdlog.adapters.http.mcp import serve_mcp
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.tools import choose_groups
-from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder
+from holdlog.adapters.operating_system.location import mask_password, prepare_folder
 from holdlog.adapters.operations.tokens import TokenList
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.domain.refusals import InvalidError
@@ -42,8 +42,7 @@ def serve(settings: "Settings") -> int:
     tools = choose_groups(settings.tools, settings.tool_prefix), settings.tool_prefix
     jwt = read_options(settings.jwt_issuer, settings.jwt_audience, settings.jwt_jwks_url)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
-    if settings.db != ":memory:" and not is_url(settings.db):
-        prepare_folder(settings.db, os.environ)
+    prepare_folder(settings.db, os.environ)
     engine = open_engine(settings.db, settings.max_value_bytes)
     try:
         is_open = jwt is None and not settings.open_tokens and not _has_tokens(engine)

@@ -25,11 +25,12 @@ from langgraph.store.base import (
 from pydantic import Field
 
 from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Agent, Command
 from holdlog.adapters.operations.rows import NO_LIMIT, scan, show_record
 from holdlog.adapters.operations.steps import Run, Steps, take_steps
 from holdlog.adapters.operations.values import DiscardStep, Get, SetStep
-from holdlog.adapters.python.base import AsyncSteps, Handle
+from holdlog.adapters.python.base import Handle
 from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
@@ -258,11 +259,7 @@ class HoldlogStore(AsyncSteps, BaseStore):
     supports_ttl = True
 
     def __init__(
-        self,
-        store: Handle | str | os.PathLike[str],
-        *,
-        updated_by: str = "langgraph",
-        ttl: TTLConfig | None = None,
+        self, store: Handle | str | os.PathLike[str], *, updated_by: str = "langgraph", ttl: TTLConfig | None = None
     ) -> None:
         """`store`: an open StateStore or AsyncStateStore, which `close` leaves open, or what StateStore opens.
         `updated_by`: the author. `ttl`: only `default_ttl`, in minutes, is used."""

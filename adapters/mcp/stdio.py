@@ -23,20 +23,19 @@ from holdlog.adapters.engine.conversations import (
     leave_server,
     list_candidates,
     name_call,
+    require_session,
 )
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups, read_labels, read_meta
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
+from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import Operation, Query
-from holdlog.adapters.operations.json import Object, refusal_to_object
-from holdlog.adapters.operations.steps import Steps
+from holdlog.adapters.operations.json import BUG, Object, refusal_to_object
 from holdlog.adapters.operations.surface import Surface, find_wait
 from holdlog.adapters.policy.names import CurrentNames
-from holdlog.adapters.python.base import AsyncSteps
-from holdlog.adapters.python.calls import require_session
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import AUTHORS
@@ -47,15 +46,14 @@ if TYPE_CHECKING:
 
 WATCH_EVERY: Final = 2.0
 """Seconds after which the server looks whether its host lives."""
-_BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: stderr has the details"}
 _log = logging.getLogger("holdlog")
 
 
 class Calls(AsyncSteps):
-    """Carries out the calls of tools. `caller`: who makes those that name no session. `ending` is done when no call may
+    """Carries out the calls of tools. `caller`: who makes those that name no session. `ending` is set when no call may
     wait any more."""
 
-    ending: asyncio.Future[Any]
+    ending: asyncio.Event
 
     def __init__(self, engine: Engine, surface: Surface, caller: Caller) -> None:
         self._engine = engine
@@ -69,8 +67,11 @@ class Calls(AsyncSteps):
             operation = self._surface.parse(kind, arguments)
             caller = await self._find_caller(operation)
             waits = find_wait(operation)
-            if waits is not None and not self.ending.done():
-                return await self._wait(self._surface.respond(operation, caller))
+            if waits is not None and not self.ending.is_set():
+                waited: Object | None = await self._make_until(self.ending, self._surface.respond(operation, caller))
+                if waited is None:  # the client is gone, so it must not be granted anything
+                    raise UnavailableError("this server ends; make the same call again")
+                return waited
             if waits is not None:
                 operation = operation.model_copy(update={waits: 0})
             response: Object = await self._make(self._surface.respond(operation, caller))
@@ -79,7 +80,7 @@ class Calls(AsyncSteps):
             return self._surface.name(refusal_to_object(refusal))
         except Exception:
             _log.exception("a call failed")
-            return _BUG
+            return BUG
 
     async def _find_caller(self, operation: Operation) -> Caller:
         """Who calls: without a session in settings and metadata, an agent of the conversation that its host's hooks
@@ -113,18 +114,6 @@ class Calls(AsyncSteps):
             with suppress(HoldlogError):  # a store that cannot be written can be read
                 change(self._engine, self._caller)
 
-    async def _wait(self, steps: Steps) -> Object:
-        """In a separate task, so that a call that is cancelled can still leave the queue."""
-        waiting = asyncio.ensure_future(self._make(steps))
-        try:
-            await asyncio.wait({waiting, self.ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        with suppress(asyncio.CancelledError):
-            response: Object = await waiting
-            return response
-        raise UnavailableError("this server ends; make the same call again")
-
 
 def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
     """Who makes a call with this metadata. Raises InvalidError."""
@@ -141,8 +130,7 @@ def serve(settings: "Settings") -> NoReturn:
     prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
-    if settings.db != ":memory:" and not is_url(settings.db):
-        prepare_folder(settings.db, os.environ)
+    prepare_folder(settings.db, os.environ)
     with closing(open_engine(settings.db, settings.max_value_bytes)) as engine:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
@@ -167,7 +155,7 @@ async def _serve(server: ToolServer, calls: Calls, limit: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, wire.end)
-    calls.ending = asyncio.ensure_future(wire.ending.wait())
+    calls.ending = wire.ending
     watching = asyncio.ensure_future(_watch_host(wire))
     entering = loop.run_in_executor(None, calls.announce, enter_server)
     token = set_transport("stdio")

@@ -16,12 +16,12 @@ from mcp_types import Tool as ListedTool
 from pydantic import PrivateAttr
 
 import holdlog
+from holdlog.adapters.engine.conversations import require_label
 from holdlog.adapters.mcp.schemas import describe_arguments, describe_results
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import Object, to_text
 from holdlog.adapters.operations.kv import ReadState, SaveState
-from holdlog.adapters.python.calls import require_label
 from holdlog.domain.refusals import InvalidError
 
 Respond = Callable[[type[Operation], Any], Awaitable[Object]]

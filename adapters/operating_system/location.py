@@ -49,10 +49,12 @@ def find_store(db: str | None, environ: Mapping[str, str], cwd: str) -> str:
     return os.path.realpath(os.path.join(find_own_folder(start, home) or find_state_folder(environ), STORE_FILE))
 
 
-def prepare_folder(path: str, environ: Mapping[str, str]) -> None:
+def prepare_folder(place: str, environ: Mapping[str, str]) -> None:
     """Create the folder of a store, mode 0700, if it is missing, and a `.gitignore` in a `.holdlog/` that has none.
     Only that last folder is created, except under the user's state folder. Raises StoreError."""
-    folder = os.path.dirname(path)
+    if place == ":memory:" or is_url(place):
+        return
+    folder = os.path.dirname(place)
     try:
         if not os.path.isdir(folder):
             parent = os.path.dirname(folder)

@@ -5,13 +5,14 @@ from functools import cache
 from typing import Final
 
 SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "tcsh", "csh", "nu", "pwsh"])
+_WRAPPERS: Final = ("env", "sudo", "nohup", "timeout", "nice", "time", "xargs", "script")
 STARTERS: Final = frozenset(
-    {
-        *("uv", "uvx", "git", "npx", "npm", "node-gyp", "env", "sudo", "nohup", "timeout", "nice", "time", "xargs"),
-        *("script", "poetry", "pipx"),
-    }
+    (*_WRAPPERS, "uv", "uvx", "git", "npx", "npm", "node-gyp", "poetry", "pipx", "make", "lefthook")
 )
 """Programs between an agent's host and what it starts, besides shells."""
+
+NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+"""Variables in which hosts pass the id of the conversation to a shell."""
 
 
 @cache
@@ -41,9 +42,13 @@ def name_handle() -> str:
 
 
 def identify_host() -> str | None:
-    """The program that runs the agent: the nearest ancestor that is neither a shell nor a starter."""
+    """The program that runs the agent: the nearest ancestor that is neither a shell nor a starter, nor what git starts:
+    Linux names a process after its script, such as `pre-commit`."""
     pid = os.getppid()
-    while pid > 1 and (status := _read_status(pid)) is not None and status[0] in SHELLS | STARTERS:
+    while pid > 1 and (status := _read_status(pid)) is not None:
+        parent = _read_status(status[1])
+        if status[0] not in SHELLS | STARTERS and (parent is None or parent[0] != "git"):
+            break
         pid = status[1]
     return identify_process(pid) if pid > 1 else None
 

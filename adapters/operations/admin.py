@@ -100,7 +100,8 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
                     texts = self._find(snapshot, after)
                     former = [text for text in texts if not redact.is_current(snapshot, text)]
                 if self.event is not None and len(former) < len(texts):
-                    raise CurrentError("event: is a current value, or the note of a live claim; replace it first")
+                    what = "is a current value, or the note of a live claim"
+                    raise CurrentError(f"{self.event} {what}; first write or delete the value, or release the claim")
                 done, position = self._remove(engine, caller, former)
                 count += done
                 if len(texts) < MAX_TEXTS:

@@ -98,13 +98,7 @@ class Release(
     """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome what
     you did, so that the next holder knows."""
 
-    results = (
-        Released,
-        AlreadyFree,
-        NeverClaimed,
-        NotHolder,
-        Expired,
-    )
+    results = (Released, AlreadyFree, NeverClaimed, NotHolder, Expired)
     reads, decide = acquire.declare_release, acquire.release
     resource: Resource | None = None
     agent: Agent

@@ -11,6 +11,11 @@ from holdlog.projections.results import EventEntry
 
 Object = dict[str, Any]
 
+BUG: Final[Object] = {
+    "status": "error",
+    "message": "internal error of holdlog; report it, with what it printed on standard error",
+}
+"""The response to a call that failed for a reason that nobody foresaw."""
 to_text: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """The compact JSON text of an object."""
 

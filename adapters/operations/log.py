@@ -166,7 +166,7 @@ class Log(Choice, name="log", route="GET /log"):
         with reader.snapshot() as snapshot:
             end = find_moment(snapshot, "now" if self.end is None else self.end, "end")
             if end.position < after:
-                raise InvalidError("end: lies before start")
+                raise InvalidError("end: lies before the first moment")
             last, rows = self._read_events(snapshot, after, end.position)
             entries: list[tuple[int, int, Any]] = [(row[0], 0, show_event(row)) for row in rows]
             is_last = last == end.position

@@ -104,7 +104,7 @@ class Replay(Query, name="replay", positional="start end"):
         after, _ = find_start(reader, self.start, "start")
         end = find_moment(reader, self.end, "end")
         if end.position < after:
-            raise InvalidError("end: lies before start")
+            raise InvalidError("end: lies before the first moment")
         rows = islice(scan(reader, sql.EVENTS, {"after": after}, self.limit, payload=6), end.position - after)
         page, has_later = cut_page(rows, self.limit, payload=6)
         values, has_more = read_values_at(reader, "record:", "", self.limit, end)

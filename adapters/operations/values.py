@@ -62,12 +62,7 @@ from holdlog.projections.results import (
 
 
 class Get(
-    Query,
-    name="get",
-    group="state",
-    route="GET /values/{namespace}/{key}",
-    positional="namespace key",
-    has_spaces=True,
+    Query, name="get", group="state", route="GET /values/{namespace}/{key}", positional="namespace key", has_spaces=True
 ):
     """Read a value and its version, which set() takes as expected_version."""
 

@@ -5,31 +5,23 @@ import os
 import secrets
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import require_label, require_session
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
+from holdlog.adapters.operations.async_steps import AsyncSteps
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
-from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
+from holdlog.adapters.operations.steps import Steps, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
-from holdlog.adapters.python.calls import (
-    compute,
-    drop_missing,
-    read_pages,
-    require_function_alone,
-    require_label,
-    require_session,
-)
+from holdlog.adapters.python.calls import compute, drop_missing, read_pages, require_function_alone
 from holdlog.domain.moment import Caller
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
+from holdlog.domain.refusals import HoldlogError, InvalidError
 from holdlog.projections.results import StateRecord
-
-_POOL_THREADS: Final = 4
 
 
 class Handle:
@@ -145,96 +137,6 @@ class BlockingHandle(Handle):
         return take_steps(steps, self._engine)
 
 
-class AsyncSteps:
-    """Takes the steps of operations on an event loop: commands run in the writer thread; reads of one row on the loop,
-    others in a few threads."""
-
-    _engine: Engine
-    _pool: ThreadPoolExecutor | None = None
-
-    async def _make(self, steps: Steps) -> Any:
-        """Take the steps, and return what their generator returns."""
-        async with AsyncExitStack() as subscriptions:
-            event = asyncio.Event()
-            result: Any = None
-            error: BaseException | None = None
-            while True:
-                try:
-                    step = steps.send(result) if error is None else steps.throw(error)
-                    error = None
-                    result = await self._take(step, event, subscriptions)
-                except StopIteration as end:
-                    return end.value
-                except BaseException as problem:
-                    if problem is error:
-                        raise
-                    error = problem
-
-    async def _take(self, step: Step, event: asyncio.Event, subscriptions: AsyncExitStack) -> Any:
-        if isinstance(step, float):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(step):
-                    await event.wait()
-            return event.clear()
-        if isinstance(step, Run):
-            return await self._submit(*step)
-        if isinstance(step, Subscribe):
-            loop = asyncio.get_running_loop()
-
-            def wake() -> None:
-                loop.call_soon_threadsafe(event.set)
-
-            return await subscriptions.enter_async_context(self._subscribe(step.topics, wake))
-        return await (self._read(step) if isinstance(step, Query) else self._in_pool(step))
-
-    @asynccontextmanager
-    async def _subscribe(self, topics: tuple[str, ...], wake: Callable[[], None]) -> AsyncIterator[None]:
-        """Subscribe in the pool, as the first subscription of a process connects to the database."""
-        subscription = self._engine.waiters.subscribe(topics, wake)
-
-        def leave(entering: asyncio.Future[None]) -> None:
-            if not entering.cancelled() and entering.exception() is None:
-                subscription.__exit__(None, None, None)
-
-        entering = asyncio.ensure_future(self._in_pool(subscription.__enter__))
-        try:
-            await asyncio.shield(entering)
-            yield
-        finally:
-            if entering.done():
-                leave(entering)
-            else:  # the caller was cancelled
-                entering.add_done_callback(leave)
-
-    async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        self._engine.require_open()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-    async def _submit(self, command: Any, caller: Caller) -> Any:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        job = self._engine.submit(command, caller, loop, future)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if not self._engine.withdraw(job) and not job.done:  # it runs, so it may still change the store
-                job.future = loop.create_future()
-                await asyncio.wait([job.future])
-                job.future.exception()
-            raise
-        except ValueRefusal as refusal:
-            with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
-                await self._in_pool(self._engine.explain, refusal)
-            raise
-
-    async def _read(self, query: Query) -> Any:
-        if query.is_quick and self._engine.store.is_local:
-            return self._engine.query(query)
-        return await self._in_pool(self._engine.query, query)
-
-
 class AwaitableHandle(Handle, AsyncSteps):
     """For coroutines."""
 
@@ -314,9 +216,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def make_awaitable(
-    method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+def make_awaitable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
     `_query` …, which are coroutines there."""
 

@@ -6,9 +6,7 @@ from typing import Any, Final
 
 from holdlog.adapters.operations.steps import Run, Steps
 from holdlog.adapters.operations.values import Get, List, Replace
-from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import check_label
 from holdlog.domain.records import COMPUTED
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError
 from holdlog.domain.results import UpdateResult
@@ -53,23 +51,6 @@ def compute(function: Callable[[Any], Any], arguments: dict[str, Any], caller: C
                 raise
         yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
     raise AssertionError
-
-
-def require_label(name: str, text: Any) -> str:
-    """Raises InvalidError, which names the argument."""
-    try:
-        if isinstance(text, str):
-            return check_label(text)
-    except ValueError as error:
-        raise InvalidError(f"{name}: {error}") from None
-    raise InvalidError(f"{name}: must be a text")
-
-
-def require_session(text: Any) -> str:
-    """Raises InvalidError."""
-    if (session := require_label("session", text)).startswith(RECEIPT):
-        raise InvalidError(f"session: must not begin with {RECEIPT}; pass a receipt as receipt")
-    return session
 
 
 def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def find_text(reader: Reader, stream: str, version: int) -> list[Text]:
     """The text of an event; empty if it has none or was redacted. Raises InvalidError if the log has no such event."""
     rows = reader.read(_TEXT, {"stream": stream, "version": version})
     if not rows:
-        raise InvalidError("event: the log has no such event")
+        raise InvalidError("event: the log has no such event; an id is like record:order-1/card@3")
     return [Text(*row) for row in rows if row[4] not in (None, "{}")]
 
 

@@ -146,12 +146,12 @@ FORGET_EVERY: Final = 256
 """Positions after which old requests and holders are deleted: a scan in each transaction costs more than the write."""
 MAX_REFUSALS: Final = 10_000
 """The last ones, which a store keeps."""
-FORGET_REFUSALS: Final = f"DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - {MAX_REFUSALS}"
+_FORGET_REFUSALS: Final = f"DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - {MAX_REFUSALS}"
 REFUSALS: Final = (
     "SELECT position, at, code, stream, meta, id FROM refusals WHERE (position, id) > (:first, :id)"
     " AND position <= :last AND at >= :since AND at <= :until ORDER BY position, id"
 )
-FORGET_REQUESTS: Final = (
+_FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )
 
@@ -238,7 +238,7 @@ MARK: Final = (
 """Record the time of a commit, and those of the commits around a silence of all. If the clock was set back, the last
 one ends now: else it would last until then."""
 FORGET_HOLDERS: Final = (
-    "DELETE FROM holders WHERE (expires_at < :oldest OR (expires_at < :now AND lost IS NULL)) AND NOT EXISTS"
+    "DELETE FROM holders WHERE (expires_at < :silent_since OR (expires_at < :now AND lost IS NULL)) AND NOT EXISTS"
     " (SELECT 1 FROM claims AS c WHERE c.session = holders.session AND c.principal = holders.principal"
     " AND c.agent = holders.agent)"
 )
@@ -262,7 +262,7 @@ MOVE_CONVERSATION: Final = (
 """A conversation that continues under another id is stored as ended, with that id as its host."""
 END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session OR host = :session"
 END_AGENT: Final = "DELETE FROM conversations WHERE session = :session AND agent = :agent"
-FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
+_FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :silent_since"
 MADE: Final = (
     "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
 )
@@ -277,9 +277,12 @@ MARKS: Final = "SELECT resource, digest, at FROM files WHERE session = :session 
 FORGET_MARKS: Final = "DELETE FROM files WHERE session = :session AND agent = :agent"
 NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
 STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
-FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
+_FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
 CHANGES_SINCE: Final = (
     "SELECT at, json_extract(meta, '$.by'), json_extract(meta, '$.session'), json_extract(meta, '$.sha256') FROM events"
     " WHERE stream = :stream AND version > :version AND topic = 'FileChanged' ORDER BY version DESC LIMIT 100"
 )
 MOVE_FILES: Final = "UPDATE files SET session = :session WHERE session = :before"
+FORGET: Final = (_FORGET_REFUSALS, _FORGET_REQUESTS, FORGET_HOLDERS, _FORGET_CONVERSATIONS, _FORGET_FILES)
+"""What a writer runs every FORGET_EVERY events. REMEMBER_FOR ago is `:oldest` in microseconds since 1970, and
+`:silent_since` by the clock of leases, whose time is `:now`."""

@@ -318,19 +318,6 @@ def test_doctor_neither_creates_nor_changes_a_file(tmp_path):
         assert (path.read_bytes() if content else path.exists()) == (content or False)
 
 
-@pytest.mark.rest
-def test_file_of_release_01_is_refused(tmp_path):
-    path = tmp_path / "state.db"
-    path.touch(0o600)
-    ask(path, "CREATE TABLE stored_events (originator_id TEXT)")
-    ask(path, f"PRAGMA application_id = {0x686C6F67}")
-    ask(path, "PRAGMA user_version = 4002")
-    done = run("get", "n", "k", "--db", path)
-    assert (done.code != 0, len(done.err.splitlines()), "0.1" in done.err) == (True, 1, True), done
-    with pytest.raises(holdlog.StoreError, match=r"0\.1"):
-        holdlog.StateStore(path)
-
-
 def test_current_values_are_a_view_for_a_database_shell(db):
     put(db, {"a": [1, None]}, key="%/:")
     with holdlog.StateStore(db) as store:

@@ -316,6 +316,13 @@ def test_hooks_that_init_writes_guard_the_project(tmp_path):
 CLIENTS = ("claude-code", "cursor", "codex", "opencode")
 
 
+@pytest.mark.usefixtures("home")
+def test_init_outside_of_a_repository_names_the_store_and_the_folder_that_shares_it(tmp_path):
+    text = f"without a git repository, all that is below {tmp_path} shares one store,"
+    assert text not in run("init", "--client", "cursor", "--print", cwd=repository(tmp_path / "repo")).out
+    assert f"{text} {tmp_path}/.holdlog/state.db\n" in run("init", "--client", "cursor", "--print", cwd=tmp_path).out
+
+
 @rest
 @pytest.mark.parametrize("client", CLIENTS)
 def test_undo_restores_what_was_there(client, tmp_path, home):

@@ -224,5 +224,5 @@ def test_two_kernels_on_one_file_are_refused_in_one_line(path, worker, faults):
     refused = processes[0].call("set", "n", "a", 2, updated_by="ann")
     assert refused.get("error") in ("StoreError", "UnavailableError")
     assert "\n" not in refused["message"]
-    assert "server" in refused["message"]
+    assert "holdlog serve --transport http" in refused["message"]
     assert processes[1].call("get", "n", "a")["version"] == 1

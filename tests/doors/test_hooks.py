@@ -328,7 +328,7 @@ def test_second_session_is_denied_a_file_whatever_its_name(root, one, two, name)
     reason = two.edit(name)
     assert reason != ""
     assert reason.isprintable()
-    (shown,) = held(root)
+    shown, *_ = held(root)  # of a name with a blank at its end, also the one without it
     assert run("status", shown, cwd=root).out.startswith("claimed: ")
     assert two.edit("src/a.py") == ""
 
@@ -525,3 +525,8 @@ def test_files_of_the_store_and_outside_of_the_repository_are_not_claimed(root, 
     for path in (store_of(root), f"{store_of(root)}-wal", "/etc/hosts", root.parent / "elsewhere.py"):
         assert one.edit(str(path)) == ""
     assert held(root) == {}
+
+
+def test_edit_without_paths_is_reported_as_not_guarded(root):
+    done = run_hook({"session_id": "s-1", "path_list": ["src/a.py"]}, "pre-edit", cwd=root)
+    assert done.json == {"warning": "holdlog: paths: is missing; this call is not guarded."}

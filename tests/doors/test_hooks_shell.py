@@ -220,6 +220,15 @@ def test_check_blocks_a_commit_of_another_sessions_file_and_not_of_its_own(root,
     assert (code, "warning: src/b.py: held by claude-" in error) == (0, True), "a person is warned"
 
 
+def test_hook_of_git_knows_the_agent_whose_host_started_git(root, one):
+    write(root / ".git/hooks/pre-commit", f"#!/bin/sh\n{HOLDLOG} check --staged || exit 1\n")
+    (root / ".git/hooks/pre-commit").chmod(0o755)
+    one.change("src/a.py", "x = 2\n")
+    command = ["git", "commit", "-qam", "x"]
+    done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_check_blocks_a_staged_rename_of_a_held_file(root, one):
     assert one.edit("src/a.py") == ""
     git(root, "mv", "src/a.py", "moved.py")

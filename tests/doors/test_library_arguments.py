@@ -1,5 +1,8 @@
 """Bad arguments of the library are refused by the argument's name, and nothing is stored."""
 
+import subprocess
+import sys
+
 import pytest
 
 import holdlog
@@ -125,3 +128,29 @@ def test_refused_claim_calls_are_false_and_others_true(store):
     assert {it.status for it in done.values()} == set(done)
     assert not any(refused.values())
     assert all(done.values())
+
+
+def run_without_extras(program):
+    """Run a program where the packages of the extras are not installed. Returns its last line."""
+    absent = "import sys; sys.modules |= dict.fromkeys(('fastmcp', 'langgraph', 'mcp', 'nats', 'psycopg'))\n"
+    command = [sys.executable, "-c", absent + program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).splitlines()[-1]
+
+
+def test_names_of_the_package_can_be_listed_and_imported_without_extras():
+    program = (
+        "from holdlog import *; import holdlog; print({'ConflictError', 'StateStore'} <= {*dir(holdlog)} & {*dir()})"
+    )
+    assert run_without_extras(program) == "True"
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [
+        ("import holdlog; holdlog.StateStore('postgresql://localhost/x')", "postgres"),
+        ("import holdlog.langgraph", "langgraph"),
+    ],
+)
+def test_what_needs_an_extra_names_it(program, extra):
+    assert run_without_extras(program).endswith(f"is not installed; install holdlog[{extra}]")

@@ -259,8 +259,9 @@ def test_log_lists_refusals_among_the_events_without_values(command, story):
 
 
 def test_bad_filter_of_log_is_refused_in_one_line(command, story):
-    done = command("log", "--from", "3", "--to", "1")
-    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    for words, name in ((("log", "--from", "3", "--to", "1"), "--to"), (("replay", "3", "1"), "TO")):
+        done = command(*words)
+        assert (done.code, done.out, done.err) == (2, "", f"holdlog: {name}: lies before the first moment\n")
 
 
 def test_log_follows_new_events(db, story):

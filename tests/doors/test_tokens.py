@@ -5,6 +5,7 @@ import re
 import pytest
 
 import holdlog
+from tests.support.library import in_thread
 from tests.support.mcp import OverHttp
 from tests.support.tampering import files_with
 from tests.support.waiting import until
@@ -67,6 +68,23 @@ def test_token_is_limited_by_scope_time_and_revocation(command, create, http, db
     with holdlog.StateStore(db) as store:
         (event,) = store.events(kinds=["record"]).events
     assert (event.by, event.principal) == ("ann", "token:writer")
+
+
+@pytest.mark.rest
+def test_log_names_the_principal_of_a_holder_not_of_the_call_that_ended_its_claim(command, create, http):
+    tokens = [create(name, "claim:*", "read:*").out.strip() for name in ("ann", "bob")]
+    server = http()
+    ann, bob = (OverHttp(f"{server.url}/mcp", token=it) for it in tokens)
+    ann.call("claim", resource="custom://a", agent="ann")
+    ann.call("claim", resource="custom://b", agent="ann", lease_seconds=1)
+    waiting = in_thread(bob.call, "claim", resource="custom://a", agent="bob", wait_seconds=30)
+    until(lambda: ann.call("status", resource="custom://a")["queue_length"] == 1)
+    ann.call("release", resource="custom://a", agent="ann")
+    assert waiting.result()["status"] == "claimed"
+    until(lambda: bob.call("claim", resource="custom://b", agent="bob")["status"] == "claimed")
+    log = command("log", "--kinds", "claim").out
+    assert "  bob (token bob) got custom://a\n" in log
+    assert "  ann lost custom://b: the claim expired\n" in log
 
 
 @pytest.mark.rest

@@ -502,7 +502,7 @@ def require_response(scene: Scene, wish: Wants, turn: Turn) -> None:
     free = claim_rule.holds_all(scene, wish) or claim_rule.is_grantable(scene, wish)
     with_it = scene.without(wish)._replace(wants=tuple(sorted((*scene.without(wish).wants, wish))))
     if said is not None and said:
-        assert free or claim_rule.is_grantable(with_it, wish), f"{wish} was granted against the rule"
+        assert free or claim_rule.becomes_grantable(with_it, wish), f"{wish} was granted against the rule"
         assert {said.resource, *(it.resource for it in said.also or ())} == set(wish.resources)
         return
     assert not free, f"{wish} was not granted although it is free"

@@ -127,9 +127,23 @@ def is_grantable(scene: Scene, wish: Wants) -> bool:
 
 
 def would_deadlock(scene: Scene, wish: Wants) -> bool:
+    return bool(deadlocked(grant(scene, wish)))
+
+
+def grant(scene: Scene, wish: Wants) -> Scene:
     given = tuple(Has(resource, wish.mode, wish.agent) for resource in wish.resources)
     kept = [it for it in scene.has if not (it.resource in wish.resources and it.agent == wish.agent)]
-    return bool(deadlocked(scene.without(wish)._replace(has=(*kept, *given))))
+    return scene.without(wish)._replace(has=(*kept, *given))
+
+
+def becomes_grantable(scene: Scene, wish: Wants) -> bool:
+    """Grantable, if need be after other waiters: its arrival may let them overtake one that waits for it."""
+    while not is_grantable(scene, wish):
+        others = [it for it in scene.wants if it != wish and is_grantable(scene, it)]
+        if not others:
+            return False
+        scene = grant(scene, others[0])
+    return True
 
 
 def holds_all(scene: Scene, wish: Wants) -> bool:

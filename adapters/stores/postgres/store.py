@@ -32,7 +32,7 @@ from holdlog.adapters.stores.postgres.connection import (
 )
 from holdlog.adapters.stores.postgres.listener import Listener
 from holdlog.adapters.stores.postgres.schema import PREPARE, require_schema, require_store, translate
-from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
+from holdlog.adapters.stores.sql import FORGET_EVERY, REMEMBER_FOR
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import WITHOUT_RECORD, end_of_range
@@ -172,15 +172,9 @@ class PostgresStore:
         if batch.refusals:
             text += f"EXECUTE refuse({_quote_columns(batch.refusals)}); "
         if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-            statements = (
-                sql.FORGET_REFUSALS,
-                FORGET_REQUESTS,
-                FORGET_HOLDERS,
-                sql.FORGET_CONVERSATIONS,
-                sql.FORGET_FILES,
-            )
-            forget = "".join(f"{statement}; " for statement in statements)
-            text += forget.replace(":oldest", str(batch.at - REMEMBER_FOR)).replace(":now", str(batch.steady))
+            forget = "".join(f"{statement}; " for statement in sql.FORGET)
+            forget = forget.replace(":oldest", str(batch.at - REMEMBER_FOR)).replace(":now", str(batch.steady))
+            text += forget.replace(":silent_since", str(batch.steady - REMEMBER_FOR))
         assert self._writer is not None  # and no new one: it would commit outside of the transaction
         try:
             self._writer.execute(f"{text}COMMIT")

@@ -155,9 +155,9 @@ def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
     if boot in known:
         raise StoreError(
             f"{show(path)} was also written by another machine or virtual machine; a SQLite file has one: let it run a"
-            " server (holdlog serve --http) for the others, or use PostgreSQL"
+            " server (holdlog serve --transport http) for the others, or use PostgreSQL"
         )
-    cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "oldest": 0})  # no clock would, if none runs for a day
+    cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "silent_since": 0})  # no clock would, if none runs for a day
     for statement in _NEW_BOOT:
         cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
 

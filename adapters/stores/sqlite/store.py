@@ -16,7 +16,7 @@ from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
-from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
+from holdlog.adapters.stores.sql import FORGET_EVERY, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
 from holdlog.adapters.stores.sqlite.schema import (
@@ -194,11 +194,9 @@ class SqliteStore:
             if batch.refusals:
                 many(_REFUSE, batch.refusals)
             if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-                execute(sql.FORGET_REFUSALS)
-                execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
-                execute(sql.FORGET_HOLDERS, {"now": batch.steady, "oldest": batch.steady - REMEMBER_FOR})
-                execute(sql.FORGET_CONVERSATIONS, {"oldest": batch.steady - REMEMBER_FOR})
-                execute(sql.FORGET_FILES, {"oldest": batch.at - REMEMBER_FOR})
+                times = {"oldest": batch.at - REMEMBER_FOR, "silent_since": batch.steady - REMEMBER_FOR}
+                for statement in sql.FORGET:
+                    execute(statement, {**times, "now": batch.steady})
             sure = False
             execute("COMMIT")
         except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head
