@@ -59,15 +59,13 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
     content = CONTENT[type(event).__name__]
     meta, payload = _describe(caller), ""
     for name, value in zip(event._fields, event, strict=True):
-        kind = type(value)
-        if value is None or value is False or name == "stream":
+        if value is None or value is False or value == () or name == "stream":
             continue
+        kind = type(value)
         if kind is Json or kind is int:
             text = value
         elif kind is str:
             text = quote(value)
-        elif value == ():
-            continue
         else:
             text = "true" if value is True else dump(value)
         if name in content:
