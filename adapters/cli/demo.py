@@ -13,7 +13,7 @@ from holdlog.adapters.cli.texts import is_coloured
 from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import ConflictError, FencedError
 
-SECONDS: Final = 0.6
+SECONDS: Final = 0.4
 """Pause between two lines, on a terminal."""
 _FILE: Final = "src/parser.py"
 _COLOURS: Final = {"ann": 36, "bob": 33}
