@@ -42,7 +42,6 @@ _PLAIN_HELP: Final = {
     "dry_run": "show what would change, and change nothing",
     "expected_version": "the version that you read",
     "guard": "a claim that you hold: if it has ended, nothing is written",
-    "moment": "such as 14:03, '10 minutes ago' or #1234",
     "reason": "a text for the history",
     "receipt": "the one returned with the claim, if any",
     "refusals": "also list refused commands",
