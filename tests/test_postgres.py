@@ -86,7 +86,6 @@ def test_command_that_reads_creates_no_schema_and_says_so(postgres_server, postg
         assert connection.execute(query, (postgres.rpartition("=")[2],)).fetchone() is None
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("has_tokens", [True, False])
 def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_server, tmp_path, has_tokens):
     name, url = f"outage_{has_tokens}".lower(), f"{postgres_server.url[:-9]}/outage_{has_tokens}".lower()

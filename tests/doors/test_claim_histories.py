@@ -19,7 +19,7 @@ SAMPLES = [
     pytest.param("file", 1, 12, id="one session"),
     pytest.param("file", 3, 12, id="sessions that end"),
     pytest.param("file", 2, 80, marks=pytest.mark.rest, id="two sessions"),
-    pytest.param("postgres", 3, 25, marks=[pytest.mark.rest, *in_postgres.marks], id="postgres"),
+    pytest.param("postgres", 3, 25, marks=in_postgres.marks, id="postgres"),
     *(pytest.param("file", 3, 1_500, marks=pytest.mark.slow, id=f"many {part}") for part in range(10)),
     *(pytest.param("postgres", 3, 500, marks=pytest.mark.slow, id=f"many on postgres {part}") for part in range(10)),
 ]
