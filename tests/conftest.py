@@ -25,7 +25,7 @@ GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
 }
-"""Whoever runs the tests may have no identity, or sign commits and run hooks of their own."""
+"""A developer's own git may have no identity, sign commits, or run hooks."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -236,7 +236,7 @@ def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board
         if until - ticket.waits_until > SECOND // 10:  # one that looks again, or waits less, changes nothing
             ticket = ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note)
             board.keep(ticket)
-    if board.events or is_back:  # a place given up may free something, and so may a taken one: who waits is overtaken
+    if board.events or is_back:  # a ticket that ends or begins may let other waiters overtake
         grant_waiting(board)
     if ticket is not None and ticket.key not in board.claims:
         return _renew(command, request, board)

@@ -1,4 +1,4 @@
-"""Ways around the guard that an attack found: commands whose changes nobody was told of, and acting as another."""
+"""Ways around the guard that an attack found: commands whose changes were not reported, and acting as another agent."""
 
 import json
 import re
