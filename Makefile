@@ -55,6 +55,7 @@ lint: $(UV_FILE) ## format, rules, types, declared dependencies, workflows
 	$(UV) run ruff format --check
 	$(UV) run ruff check
 	$(UV) run mypy
+	$(UV) run mypy --explicit-package-bases examples
 	$(UV) run deptry domain projections adapters
 	$(UV) run zizmor --offline --quiet .github
 

@@ -13,7 +13,7 @@ from typing import Any
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
@@ -99,7 +99,7 @@ async def run(agent: str, folder: Path, before_edit: Callable[[], Awaitable[None
         graph.add_conditional_edges("model", tools_condition)
         graph.add_edge("tools", "model")
         task = f"You are {agent}. Add your section to {FILE}. Claim the file before you edit it."
-        await graph.compile().ainvoke({"messages": [("user", task)]})
+        await graph.compile().ainvoke({"messages": [HumanMessage(task)]})
 
 
 async def main() -> int:

@@ -151,7 +151,7 @@ async def run_agents(team: Team, folder: Path) -> dict[str, Counter[str]]:
 
 def check(store: holdlog.StateStore, folder: Path, events: list[Json], verified: Any) -> dict[str, bool]:
     """What must be true at the end."""
-    done = {record.key: record.value for record in store.list("done").records}
+    done = {record.key: record.value for record in store.list_keys("done")}
     lines = [line for file in FILES for line in (folder / file).read_text().splitlines()]
     log = log_of(store)
     return {
