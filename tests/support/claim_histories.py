@@ -176,9 +176,8 @@ class World:
             elif "grant" in fields:
                 key = (fields["resource"], fields["grant"])
                 if event.kind == "ClaimReleased" and fields["session"] in self.stores:
-                    self.take_over(
-                        by := Agent(event.by, fields["session"]), (key[0],)
-                    )  # which releases what both share
+                    by = Agent(event.by, fields["session"])
+                    self.read_hand_over(key, by.session)  # which releases what both share
                     assert self.holders[key] == by, f"{by} released {key} of {self.holders[key]}"
                 deadline = self.grants.pop(key).deadline
                 if event.kind == "ClaimExpired":
