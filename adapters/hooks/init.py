@@ -55,12 +55,11 @@ _EXAMPLES: Final = (
 )
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
 """Files of programs that manage git hooks: where one exists, init does not change the hooks."""
-_REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    (
-        "initialize",
-        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "init", "version": "1"}},
-    ),
-    ("tools/list", {}),
+_HELLO: Final = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "init", "version": "1"}}
+_REQUESTS: Final[tuple[dict[str, Any], ...]] = (
+    {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _HELLO},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 )
 
 
@@ -179,9 +178,7 @@ def start_server(project: Project) -> tuple[str, bool]:
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
-    calls = [{"jsonrpc": "2.0", "id": id_, "method": name, "params": it} for id_, (name, it) in enumerate(_REQUESTS)]
-    calls.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    text = "".join(f"{json.dumps(call)}\n" for call in calls)
+    text = "".join(f"{json.dumps(call)}\n" for call in _REQUESTS)
     try:
         done = subprocess.run(
             [program, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
