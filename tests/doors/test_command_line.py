@@ -171,6 +171,16 @@ def test_terminal_control_characters_are_escaped(command):
     assert json.loads(command("get", "n", "k").out) == {"text": hostile}
 
 
+def test_export_has_no_raw_control_characters_and_is_imported_byte_for_byte(command, tmp_path):
+    value = "a\x1b[2J\x7f\x9b31m\u202egnp\\\x9b\u2028\ue000\U000e0001 é 😀"
+    assert command("set", "n", "k", json.dumps(value), "--expected-version", "0", *BY).code == 0
+    exported, copy = command("export").out, ("--db", tmp_path / "copy.db")
+    assert ("é 😀" in exported, all(line.isprintable() for line in exported.split("\n"))) == (True, True)
+    assert run("import", "-", *copy, stdin=exported).code == 0
+    assert run("get", "n", "k", "--json", *copy).json["value"] == value
+    assert run("export", *copy).out.split("\n")[1] == exported.split("\n")[1]
+
+
 # --- bad arguments
 
 
