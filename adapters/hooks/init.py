@@ -129,14 +129,15 @@ def examine(name: str) -> Iterator[Finding]:
             yield "file", "ok", f"{target.path}: {target.what}"
         else:
             yield "file", "bad", f"{target.path}: {problem}; run: holdlog init --client {name}"
-    line, starts = start_server(project)
-    yield "server", "ok" if starts else "bad", line
+    yield _examine_server(project)
 
 
 def examine_all() -> Iterator[Finding]:
-    """Findings for `holdlog doctor`: problems of the policy, and worktrees in which a host is not set up, although it
-    is in another worktree."""
+    """Findings for `holdlog doctor`: the server that hooks ask, problems of the policy, and worktrees in which a host
+    is not set up, although it is in another worktree."""
     project, _ = find_project()
+    if project.server is not None:
+        yield _examine_server(project)
     roots = _list_roots(project)
     for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or Policy()).problem):
         if problem is not None:
@@ -147,6 +148,11 @@ def examine_all() -> Iterator[Finding]:
             if (problem := _find_problem(target)) is not None:
                 text = f"{client.title} is not guarded: {target.path}: {problem}; run in {root}"
                 yield "guard", "warning", f"{text}: holdlog init --client {name}"
+
+
+def _examine_server(project: Project) -> Finding:
+    line, works = start_server(project)
+    return "server", "ok" if works else "bad", line
 
 
 def _is_used(target: Target) -> bool:
@@ -339,9 +345,8 @@ def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iter
         first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
         if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
             why = f"{manager} manages the hooks of git" if manager else f"{path} is not a shell script"
-            planned.remarks.extend(
-                [f"{why}; add to {name}: {line}"] if options.git_hook or name != "pre-commit" else []
-            )
+            if options.git_hook or name != "pre-commit":
+                planned.remarks.append(f"{why}; add to {name}: {line}")
         else:
             yield Target(path, what, line=line)
 
