@@ -151,13 +151,17 @@ _TEXTS: Final = {
 
 def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    errors = error.errors(include_url=False, include_input=False)
+    first = errors[0]
     place: Sequence[str | int] = first["loc"]
     text = _TEXTS.get(first["type"]) or re.sub(r"^Value error, |(, unable to| after validation).*", "", first["msg"])
     text = re.sub(r"\b(Input|List|String) should", "must", text).replace("a valid integer", "a whole number")
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
+    strange = [it["loc"][-1] for it in errors if it["type"] == "extra_forbidden"]
+    if first["type"] == "missing" and strange:  # perhaps it is misspelt
+        text += f"; {strange[0]}: {_TEXTS['extra_forbidden']}"
     refusal = InvalidError()
     if len(place) > 1 and place[0] == "operations" and isinstance(place[1], int):
         refusal.operation = place[1]
