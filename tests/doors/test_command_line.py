@@ -437,6 +437,14 @@ def test_command_that_cannot_run_claims_nothing(command, words, code):
 
 
 @rest
+def test_run_that_waited_in_vain_advises_a_longer_wait(command):
+    assert command("claim", "custom://a", *ANN).code == 0
+    for words, advice in (((), "to queue, add --wait 600\n"), (("--wait", "0.1"), "to wait longer, raise --wait\n")):
+        refused = command("run", "--claim", "custom://a", "--agent", "bob", *words, "--", "true")
+        assert (refused.code, refused.err.endswith(f"; nothing was run; {advice}")) == (1, True), refused
+
+
+@rest
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_is_passed_on_to_the_command_of_run(db, tmp_path, number):
     script = f"trap 'exit 5' TERM INT; echo ready > {tmp_path}/ready; while :; do sleep 0.05; done"
