@@ -52,6 +52,8 @@ def test_line_of_a_refusal_names_what_was_refused(call):
 def test_log_without_a_matching_event_does_not_advise_to_begin(call):
     assert call("claim", "custom://a", "--agent", "ann").code == 0
     assert call("log", "--agent", "eve").err == "holdlog: no such events\n"
+    unknown = call("log", "--resource", "custom://b")
+    assert unknown.err == "holdlog: the log has no event of custom://b; to see what it has: holdlog log --last 20\n"
 
 
 def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
@@ -184,10 +186,20 @@ def test_verify_says_how_many_events_are_whole_and_the_digest(call):
     )
 
 
-@pytest.mark.parametrize("words", [("blame", "a.py"), ("revert", "--session", "x", *BY), ("token", "list")])
+@pytest.mark.parametrize("words", [("blame", "a.py"), ("token", "list")])
 def test_empty_result_says_that_nothing_was_found(call, words):
     done = call(*words)
     assert (done.code, done.out.splitlines()[-1]) == (0, "nothing was found")
+
+
+@pytest.mark.parametrize("option", ["--session", "--correlation"])
+def test_revert_of_an_unknown_session_says_where_to_find_those_that_are_known(call, option):
+    (line,) = call("revert", option, "mistyped", *BY).out.splitlines()
+    start, _, command = line.partition("; to see whose a value is: holdlog ")
+    assert (start, command) == (
+        "no such write of this session or task is known",
+        "blame NAMESPACE KEY",
+    )
 
 
 @pytest.mark.parametrize(

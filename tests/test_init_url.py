@@ -331,6 +331,12 @@ def test_init_without_a_known_host_names_the_address_of_the_server(tmp_path: Pat
     )
 
 
+def test_doctor_names_the_server_that_hooks_ask_and_says_whether_it_responds(team: Team) -> None:
+    for token, code, text in ((team.token, 0, "responds\n"), ("wrong", 1, "responded with status 401; ")):
+        done = run("doctor", cwd=team.first, env={"HOLDLOG_TOKEN": token, "HOME": str(team.folder)})
+        assert (done.code, f"the server at {team.server.url} {text}" in done.out) == (code, True), done
+
+
 def test_server_that_does_not_take_the_token_is_reported_by_init(team: Team) -> None:
     done = team.init("--url", team.server.url, token="wrong")
     assert (done.code, "responded with status 401" in done.out) == (1, True)

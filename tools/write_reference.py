@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 from write_library import show
 
-from holdlog.adapters.cli.commands import DERIVED, OF_RESOURCE, TEXTS
+from holdlog.adapters.cli.commands import DERIVED, OF_RESOURCE
 from holdlog.adapters.cli.fields import list_names, name_metavar
+from holdlog.adapters.cli.main import BY_HAND
 from holdlog.adapters.cli.settings import RULES, Settings, name_option
 from holdlog.adapters.mcp.schemas import describe_arguments
 from holdlog.adapters.mcp.tools import list_kinds
@@ -82,7 +83,7 @@ def list_surfaces(kind: type[Operation]) -> Iterator[str]:
         yield f"route `{kind.route}`"
     if OPERATIONS.get(kind.name) is kind:
         first = kind.name.strip("_").partition("_")[0]
-        if first in TEXTS:
+        if first in BY_HAND:
             yield f"command `holdlog {kind.name.replace('_', ' ') if first in ('thread', 'token') else first}`"
         words = [kind.model_fields[it].alias or it for it in kind.positional]
         yield f"method `{kind.name}({', '.join(words if len(words) == len(kind.model_fields) else [*words, '…'])})`"
@@ -138,7 +139,7 @@ def write_reference() -> str:
     errors = [(name, kind) for name, kind in vars(refusals).items() if name.endswith("Error") and name not in INTERNAL]
     rows = [(f"`{name}`", f"`{kind.code}`", write_doc(kind)) for name, kind in errors]
     parts += ["## Exceptions\n", write_table("class | status | meaning", rows)]
-    rows = [(f"`{name}`", text) for name, text in TEXTS.items()]
+    rows = [(f"`{name}`", text) for name, (_, text) in BY_HAND.items() if text]
     parts += ["## Commands by hand\n", write_table("command | what it does", rows)]
     defaults = {name: f"{value or ''}".strip("(),'") for name, value in Settings._field_defaults.items()}
     rows = [(f"`{name_option(it)}`", f"`HOLDLOG_{it.upper()}`", rule.help, defaults[it]) for it, rule in RULES.items()]

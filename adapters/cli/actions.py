@@ -1,11 +1,13 @@
 """`holdlog thread` and `holdlog token`, each with several actions: conversations of agents, and tokens of callers."""
 
 from argparse import SUPPRESS
+from contextlib import closing
 from typing import Final
 
 from holdlog.adapters.cli.derived import add_caller, call
 from holdlog.adapters.cli.fields import add_fields, read_steps
 from holdlog.adapters.cli.parser import Parser, choose_action, read_duration
+from holdlog.adapters.cli.store import open_to_read
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.operations.threads import ThreadAppend, ThreadRead
 from holdlog.adapters.operations.tokens import TokenCreate, TokenList, TokenRevoke
@@ -61,10 +63,14 @@ def run_token(words: list[str]) -> int:
             "--expires", dest="ttl_seconds", metavar="AGE", type=read_duration, default=SUPPRESS,
             help="for how long it is valid, such as 12h (default: 90d)",
         )  # fmt: skip
-        code = call("token", TokenCreate, (), parser.parse_args(rest))
-        if not code:
-            print_note("a server over HTTP that was started before the first token asks for none until it is restarted")
-        return code
+        options = parser.parse_args(rest)
+        code = call("token", TokenCreate, (), options)
+        if code:
+            return code
+        with closing(open_to_read(options)) as engine:
+            if len(engine.query(TokenList(limit=2)).tokens) == 1:
+                print_note("a server over HTTP that was started without tokens asks for none until it is restarted")
+        return 0
     kind, places = (TokenRevoke, ("token",)) if action == "revoke" else (TokenList, ())
     add_fields(parser, kind, places)
     return call("token", kind, places, parser.parse_args(rest))

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Final, NamedTuple
 
+from holdlog.adapters.cli.main import BY_HAND
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.operations.base import OPERATIONS, Operation
 
@@ -95,30 +96,9 @@ GROUPS: Final = {
     "audit and administration": ("verify", "checkpoint", "redact", "doctor", "token"),
     "servers and stores": ("serve", "hook", "relay", "subscribe", "export", "import", "backup", "completion"),
 }
-TEXTS: Final = {
-    "init": "set up the hosts of this project, with hooks",
-    "demo": "see two agents share a file and a budget, in ten seconds",
-    "run": "hold a claim while a command runs: merge lanes, deploys, migrations",
-    "check": "check that files are not claimed by others, for git hooks and scripts",
-    "commit": "commit the files that this session changed, and nothing else",
-    "thread": "append to a conversation of agents, or read it",
-    "log": "list events, and follow them",
-    "doctor": "check the store and how hosts are set up",
-    "token": "create, list and revoke tokens for callers over HTTP",
-    "serve": "serve MCP over stdio, or MCP and REST over HTTP (the default command)",
-    "hook": "guard an edit, as a host asks on standard input",
-    "relay": "publish the log to NATS",
-    "subscribe": "print events from NATS, without gaps",
-    "export": "write the log, or the values of a namespace, as JSON",
-    "import": "import an export of a whole log into a new store",
-    "completion": "print a script that lets bash, zsh or fish complete commands",
-}
 EPILOG: Final = """\
 examples:
-  holdlog init                                  set up the hosts of this project, with hooks
   holdlog                                       serve MCP over stdio, with the store of this git repository
-  holdlog demo                                  see two agents share a file and a budget, in ten seconds
-  holdlog claims                                list claims and queues
   holdlog claim src/parser.py --note 'renaming parse()'
   holdlog run --claim custom://merge --wait 600 -- git push origin main
   holdlog set order-1 status '"paid"' --version 0
@@ -154,7 +134,7 @@ def summarize(name: str) -> str:
     if name == "claims":
         return "list claims and queues"
     if name not in DERIVED:
-        return TEXTS[name]
+        return BY_HAND[name][1]
     text = describe_operation(DERIVED[name].find()).partition(". ")[0].partition(": ")[0].partition(", which")[0]
     return text[0].lower() + text[1:].removesuffix(".")
 

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
-from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_table
+from holdlog.adapters.cli.texts import print_json, print_note, print_text, show_table
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.describe import list_names
 from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate, read_head, run_git
 from holdlog.adapters.hooks.ownership import FileWork, Ownership
-from holdlog.adapters.operating_system.files import format_duration
+from holdlog.adapters.operating_system.files import escape, format_duration
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces

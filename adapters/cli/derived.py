@@ -21,7 +21,8 @@ from holdlog.adapters.cli.parser import Parser, suggest
 from holdlog.adapters.cli.results import SUCCESSES, add_remark, describe, describe_loss, describe_rest
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
-from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
+from holdlog.adapters.cli.texts import print_json, print_note, print_text
+from holdlog.adapters.operating_system.files import escape
 from holdlog.adapters.operating_system.location import mask_password, read_variable
 from holdlog.adapters.operations.base import Operation, Query, Task
 from holdlog.adapters.operations.claims import EndClaims

@@ -54,7 +54,10 @@ def run(words: list[str]) -> int:
                     break
             if not count and not options.json:
                 first = "" if arguments else "; the first claim or set adds one, for example: holdlog claim README.md"
-                print_note(f"no such events{first}")
+                unknown = (
+                    f"the log has no event of {arguments.get('resource')}; to see what it has: holdlog log --last 20"
+                )
+                print_note(unknown if arguments.keys() == {"resource"} else f"no such events{first}")
     except InvalidError as error:
         raise rename_argument(error, Log, ()) from None
     return 0

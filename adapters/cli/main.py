@@ -16,26 +16,26 @@ REFUSED: Final = 1
 BAD_ARGUMENTS: Final = 2
 INTERRUPTED: Final = 130
 BY_HAND: Final = {
-    "hook": "cli.commands:print_hook_help",
-    "serve": "cli.settings:serve",
-    "init": "hooks.init:run",
-    "check": "cli.check:run",
-    "commit": "cli.commit:run",
-    "claims --dirty": "cli.commit:list_dirty_files",
-    "doctor": "cli.doctor:run",
-    "demo": "cli.demo:run",
-    "run": "cli.run:run",
-    "log": "cli.log:run",
-    "export": "cli.transfer:export",
-    "import": "cli.transfer:import_",
-    "thread": "cli.actions:run_thread",
-    "token": "cli.actions:run_token",
-    "relay": "nats.relay:run",
-    "subscribe": "nats.subscriber:run",
-    "completion": "cli.completion:run",
+    "init": ("hooks.init:run", "set up the hosts of this project, with hooks"),
+    "demo": ("cli.demo:run", "see two agents share a file and a budget, in ten seconds"),
+    "run": ("cli.run:run", "hold a claim while a command runs: merge lanes, deploys, migrations"),
+    "claims --dirty": ("cli.commit:list_dirty_files", ""),
+    "check": ("cli.check:run", "check that files are not claimed by others, for git hooks and scripts"),
+    "commit": ("cli.commit:run", "commit the files that this session changed, and nothing else"),
+    "thread": ("cli.actions:run_thread", "append to a conversation of agents, or read it"),
+    "log": ("cli.log:run", "list events, and follow them"),
+    "doctor": ("cli.doctor:run", "check the store and how hosts are set up"),
+    "token": ("cli.actions:run_token", "create, list and revoke tokens for callers over HTTP"),
+    "serve": ("cli.settings:serve", "serve MCP over stdio, or MCP and REST over HTTP (the default command)"),
+    "hook": ("cli.commands:print_hook_help", "guard an edit, as a host asks on standard input"),
+    "relay": ("nats.relay:run", "publish the log to NATS"),
+    "subscribe": ("nats.subscriber:run", "print events from NATS, without gaps"),
+    "export": ("cli.transfer:export", "write the log, or the values of a namespace, as JSON"),
+    "import": ("cli.transfer:import_", "import an export of a whole log into a new store"),
+    "completion": ("cli.completion:run", "print a script that lets bash, zsh or fish complete commands"),
 }
 """Commands that are not derived from operations: the function that takes the words after the command, and returns the
-exit code."""
+exit code; what it does, for `--help`."""
 
 
 def main() -> int:
@@ -75,7 +75,7 @@ def _run_command(words: list[str]) -> int:
     command, rest = split_command(words)
     if command == "claims" and "--dirty" in rest:
         command, rest = "claims --dirty", [word for word in rest if word != "--dirty"]
-    module_name, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
+    module_name, _, function = BY_HAND.get(command, ("cli.derived:run", ""))[0].partition(":")
     if command not in BY_HAND:
         rest = [command, *rest]
     gc.disable()  # modules stay until the end

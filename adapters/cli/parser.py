@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from textwrap import fill
 from typing import Any, Final, NoReturn
 
-from holdlog.adapters.cli.texts import escape
+from holdlog.adapters.operating_system.files import escape
 from holdlog.domain.refusals import InvalidError
 
 BAD_ARGUMENTS: Final = 2

@@ -36,6 +36,8 @@ def describe(command: str, response: Object, store: str) -> str:
     if response.get("status", "ok") != "ok":
         advice = _advise(command, response)
         return _show_sentence(response) + _show_elsewhere(response) + (f"\n{advice}" if advice else "")
+    if command == "revert" and not response["reverted"] and not response["kept"]:
+        return "no such write of this session or task is known; to see whose a value is: holdlog blame NAMESPACE KEY"
     if "value" in response:
         return "redacted" if response.get("redacted") else json.dumps(response["value"], ensure_ascii=False, indent=2)
     if command == "checkpoint":
@@ -349,6 +351,8 @@ def _show_content(name: str, content: Any) -> str:
         return "" if content is None else "yes" if content else "no"
     if name in _WRITTEN:
         return show_value(content)
+    if name == "sha256":
+        return str(content)[:10]  # --json has all of it
     if name == "at" or name.endswith("_at"):
         return show_time(datetime.fromisoformat(content))
     if name.endswith("_seconds"):

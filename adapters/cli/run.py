@@ -223,4 +223,5 @@ def _explain(refusal: HoldlogError) -> str:
         return f"{hold.resource}: its holder waits for a claim of yours; release that first"
     since = show_since(hold.claimed_at, hold.held_for_seconds)
     left = f"for another {format_duration(hold.expires_in_seconds)} unless renewed"
-    return f"{hold.resource} is held by {hold.held_by} {since}, {left}; nothing was run; to queue, add --wait 600"
+    remedy = "to queue, add --wait 600" if hold.ticket is None else "to wait longer, raise --wait"
+    return f"{hold.resource} is held by {hold.held_by} {since}, {left}; nothing was run; {remedy}"

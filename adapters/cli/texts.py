@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from holdlog.adapters.operating_system.files import format_duration
+from holdlog.adapters.operating_system.files import escape, format_duration
 
 NEXT_STEP: Final = "the first claim or set creates it, for example: holdlog claim README.md"
 WIDEST_VALUE: Final = 60
@@ -29,13 +29,6 @@ def print_json(fields: object) -> None:
     """Print an object as JSON, on one line."""
     sys.stdout.write(f"{escape(_to_json(fields))}\n")
     sys.stdout.flush()
-
-
-def escape(text: str, allowed: str = "\n") -> str:
-    """Escape, as in JSON, all characters that a terminal could interpret, except those in `allowed`."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in allowed else json.dumps(each)[1:-1] for each in text)
 
 
 def show_value(value: object, redacted: bool | None = None) -> str:

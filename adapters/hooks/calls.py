@@ -1,5 +1,5 @@
-"""What hosts pass to hooks, and the output that they read: Claude Code, Codex, Cursor, VS Code with Copilot, Gemini,
-and a plain form for OpenCode (opencode.js) and others. Quick to import."""
+"""What hosts pass to hooks, and the output that they read: Claude Code, Codex, Cursor, VS Code with Copilot, and
+a plain form for OpenCode (opencode.js) and others. Quick to import."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from holdlog.adapters.hooks.tools import MAX_PATHS, READS, Targets, find_named, find_targets, make_local
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
-Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "gemini", "agent"]
+Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "agent"]
 
 EVENTS: Final = get_args(Event)
 PLAIN: Final = ("opencode", "agent")
@@ -22,13 +22,13 @@ MAX_CONTEXT: Final = 300
 MAX_PATH: Final = 4096
 """Bytes: PATH_MAX of Linux."""
 _EVENT_OF: Final[Mapping[str, Event]] = {
-    **dict.fromkeys(("pretooluse", "beforeshellexecution", "beforemcpexecution", "beforetool"), "pre-edit"),
-    **dict.fromkeys(("posttooluse", "posttoolusefailure", "aftershellexecution", "aftertool"), "post-edit"),
-    **dict.fromkeys(("afterfileedit", "aftermcpexecution"), "post-edit"),
+    **dict.fromkeys(("pretooluse", "beforeshellexecution", "beforemcpexecution"), "pre-edit"),
+    **dict.fromkeys(("posttooluse", "posttoolusefailure", "aftershellexecution", "afterfileedit"), "post-edit"),
+    "aftermcpexecution": "post-edit",
     "beforereadfile": "read",
-    **dict.fromkeys(("userpromptsubmit", "userpromptsubmitted", "beforesubmitprompt", "beforeagent"), "prompt"),
+    **dict.fromkeys(("userpromptsubmit", "userpromptsubmitted", "beforesubmitprompt"), "prompt"),
     "sessionstart": "start",
-    **dict.fromkeys(("stop", "agentstop", "afteragent", "stopfailure"), "turn-end"),
+    **dict.fromkeys(("stop", "agentstop", "stopfailure"), "turn-end"),
     "subagentstop": "subagent-end",
     "sessionend": "session-end",
 }
@@ -188,12 +188,11 @@ def render(call: HookCall, output: Output) -> dict[str, Any]:
     text, decision = output
     if not text:
         return {}
-    has_reason = call.client in (*PLAIN, "gemini")
-    if decision == "ask" and has_reason:
+    if decision == "ask" and call.client in PLAIN:
         text, decision = f"{text} Ask your user to make it.", "deny"
     if not decision or (decision == "ask" and call.client == "codex"):
         return _render_text(call, text)
-    if has_reason:
+    if call.client in PLAIN:
         return {"decision": decision, "reason": text}
     fields = {"permissionDecision": decision, "permissionDecisionReason": text}
     claude = {"hookSpecificOutput": {"hookEventName": call.name} | fields}
@@ -209,7 +208,7 @@ def _render_text(call: HookCall, text: str) -> dict[str, Any]:
         return {"agent_message" if is_before else "additional_context": text}
     if call.client in PLAIN:
         return {"warning" if is_before or call.event in ("post-edit", "read") else "context": text}
-    if is_before and call.client in ("codex", "gemini"):
+    if is_before and call.client == "codex":
         return {"systemMessage": text}
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
@@ -220,8 +219,6 @@ def _render_text(call: HookCall, text: str) -> dict[str, Any]:
 def _find_client(fields: Mapping[str, Any], name: str) -> Client:
     if "cursor_version" in fields or "workspace_roots" in fields:
         return "cursor"
-    if name in ("BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"):
-        return "gemini"
     if name and not _FOREIGN.union({"timestamp"}).isdisjoint(fields):
         return "vscode"
     if name[:1].islower():

@@ -96,6 +96,7 @@ def _codex(project: Project) -> list[Target]:
             f"{project.home}/.codex/config.toml",
             f"{_NAMES_SERVER}; user-wide: it applies to all your repositories",
             block=block,
+            is_user_wide=True,
         ),
         Target(f"{project.root}/.codex/hooks.json", _RUNS_HOOKS, hooks),
     ]

@@ -74,11 +74,8 @@ def list_dirty(
     """The dirty files in the worktree with this root, below `pathspecs`. `untracked`: `no`; `normal`, which lists new
     folders instead of their files; `all`; or `ignored`, which adds those that git ignores. Raises GitFailedError."""
     words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
-    words += (
-        ["--untracked-files=all", "--ignored=matching"]
-        if untracked == "ignored"
-        else [f"--untracked-files={untracked}"]
-    )
+    words.append(f"--untracked-files={'all' if untracked == 'ignored' else untracked}")
+    words += ["--ignored=matching"] * (untracked == "ignored")
     listed = run_git(folder, options, *words, "--", *pathspecs) or b""
     entries = (entry for entry in listed.split(b"\0") if entry)  # two letters, a space and a name
     return [DirtyFile(os.path.join(root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries]

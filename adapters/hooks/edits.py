@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 class Target(NamedTuple):
     """A file, and what init adds to it: `entries`, a `block` of lines, or a `line` after the first one of a script.
-    `what`: the purpose, for people."""
+    `what`: the purpose, for people. `is_user_wide`: it is the same file in all projects."""
 
     path: str
     what: str
@@ -41,6 +41,7 @@ class Target(NamedTuple):
     block: str = ""
     comment: str = HASH
     line: str = ""
+    is_user_wide: bool = False
 
     def add(self, text: str) -> str:
         """The text with what init adds. Raises ValueError."""

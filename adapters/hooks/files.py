@@ -18,7 +18,7 @@ _HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
 """Variables that name folders of settings."""
 _SETTINGS: Final = (
     r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
-    r"|\.gemini(?:/settings\.json)?|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
+    r"|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?"
     r"|\.git(?:/modules/.+)?/hooks(?:/[^/]+)?)$"
 )
 """The files that run hooks, and the folders that contain them."""

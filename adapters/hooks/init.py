@@ -14,7 +14,7 @@ from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.parser import Parser
-from holdlog.adapters.cli.texts import escape, print_note, print_text
+from holdlog.adapters.cli.texts import print_note, print_text
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.hooks.clients import CLIENTS, Project
 from holdlog.adapters.hooks.edits import (
@@ -29,6 +29,7 @@ from holdlog.adapters.hooks.edits import (
 )
 from holdlog.adapters.hooks.places import SERVER_FILE, TOKEN, Server, read_server
 from holdlog.adapters.hooks.remote import post
+from holdlog.adapters.operating_system.files import escape
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     find_main,
@@ -55,12 +56,11 @@ _EXAMPLES: Final = (
 )
 _MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
 """Files of programs that manage git hooks: where one exists, init does not change the hooks."""
-_REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    (
-        "initialize",
-        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "init", "version": "1"}},
-    ),
-    ("tools/list", {}),
+_HELLO: Final = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "init", "version": "1"}}
+_REQUESTS: Final[tuple[dict[str, Any], ...]] = (
+    {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _HELLO},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 )
 
 
@@ -129,30 +129,35 @@ def examine(name: str) -> Iterator[Finding]:
             yield "file", "ok", f"{target.path}: {target.what}"
         else:
             yield "file", "bad", f"{target.path}: {problem}; run: holdlog init --client {name}"
-    line, starts = start_server(project)
-    yield "server", "ok" if starts else "bad", line
+    yield _examine_server(project)
 
 
 def examine_all() -> Iterator[Finding]:
-    """Findings for `holdlog doctor`: problems of the policy, and worktrees in which a host is not set up, although it
-    is in another worktree."""
+    """Findings for `holdlog doctor`: the server that hooks ask, problems of the policy, and worktrees in which a host
+    is not set up, although it is in another worktree."""
     project, _ = find_project()
+    if project.server is not None:
+        yield _examine_server(project)
     roots = _list_roots(project)
     for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or Policy()).problem):
         if problem is not None:
             yield "policy", "warning", problem
     for name, client in CLIENTS.items():
         targets = [(root, it) for root in roots for it in client.targets(project._replace(root=root))]
-        for root, target in targets if any(map(_is_used, targets)) else ():
+        for root, target in targets if any(_is_used(it) for _, it in targets) else ():
             if (problem := _find_problem(target)) is not None:
                 text = f"{client.title} is not guarded: {target.path}: {problem}; run in {root}"
                 yield "guard", "warning", f"{text}: holdlog init --client {name}"
 
 
-def _is_used(place: tuple[str, Target]) -> bool:
-    """Whether a host is set up in the worktree with this root, by this file."""
-    root, target = place
-    return target.path.startswith(f"{root}/") and "holdlog" in (_read_or_none(target.path) or "")
+def _examine_server(project: Project) -> Finding:
+    line, works = start_server(project)
+    return "server", "ok" if works else "bad", line
+
+
+def _is_used(target: Target) -> bool:
+    """Whether a host is set up in a worktree, by this file."""
+    return not target.is_user_wide and "holdlog" in (_read_or_none(target.path) or "")
 
 
 def _find_problem(target: Target) -> str | None:
@@ -179,9 +184,7 @@ def start_server(project: Project) -> tuple[str, bool]:
     program = shutil.which(project.command)
     if program is None:
         return f"the server does not start: hosts look for {project.command} on PATH, and it is not there", False
-    calls = [{"jsonrpc": "2.0", "id": id_, "method": name, "params": it} for id_, (name, it) in enumerate(_REQUESTS)]
-    calls.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-    text = "".join(f"{json.dumps(call)}\n" for call in calls)
+    text = "".join(f"{json.dumps(call)}\n" for call in _REQUESTS)
     try:
         done = subprocess.run(
             [program, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
@@ -251,18 +254,16 @@ def _list_roots(project: Project) -> list[str]:
 
 def _plan_all(project: Project, names: Sequence[str], originals: Originals, options: Namespace) -> Plan:
     planned, roots = Plan([], [], []), _list_roots(project)
-    targets = [it for name in names for it in CLIENTS[name].targets(project)]
-    for root in roots[1:]:
-        targets_of_root = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
-        targets += [it for it in targets_of_root if it.path.startswith(f"{root}/")]
-    for target in targets:
-        if not options.undo or options.client or target.path.startswith(tuple(f"{it}/" for it in roots)):
+    projects = [project._replace(root=root) for root in roots]
+    targets = [it for each in projects for name in names for it in CLIENTS[name].targets(each)]
+    for target in {it.path: it for it in targets}.values():  # one that is user-wide is listed for each worktree
+        if not (target.is_user_wide and options.undo) or options.client:
             _add(target, planned, originals, options)
     created = [it.path for it in planned.edits if it.before is None]
     if (exclude := _find_exclude(roots, created, [it.path for it in targets], options)) is not None:
         _add(exclude, planned, originals, options, undo=not exclude.block)
     others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
-    if options.undo and any(_is_used((project.root, it)) for it in others):
+    if options.undo and any(map(_is_used, others)):
         return planned  # they need the server and the hooks of git
     if project.server is not None:
         target = Target(f"{originals.folder}/{SERVER_FILE}", "names the server", block="\n".join(project.server))
@@ -344,9 +345,8 @@ def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iter
         first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
         if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
             why = f"{manager} manages the hooks of git" if manager else f"{path} is not a shell script"
-            planned.remarks.extend(
-                [f"{why}; add to {name}: {line}"] if options.git_hook or name != "pre-commit" else []
-            )
+            if options.git_hook or name != "pre-commit":
+                planned.remarks.append(f"{why}; add to {name}: {line}")
         else:
             yield Target(path, what, line=line)
 
@@ -413,8 +413,8 @@ def _set_up_worktree(project: Project, originals: Originals) -> int:
     options: Any = Namespace(undo=False, client=None, tracked=False, git_hook=False)
     planned, others = Plan([], [], []), _list_roots(project)[1:]
     for client in CLIENTS.values():
-        if any(_is_used((root, it)) for root in others for it in client.targets(project._replace(root=root))):
+        if any(_is_used(it) for root in others for it in client.targets(project._replace(root=root))):
             for target in client.targets(project):
-                if target.path.startswith(f"{project.root}/"):
+                if not target.is_user_wide:
                     _add(target, planned, originals, options)
     return 0 if _write(planned.edits, project, originals) and not planned.problems else 1

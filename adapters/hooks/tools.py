@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.files import show
@@ -86,9 +87,17 @@ def list_patched(patch: str, has_padded_context: bool = False) -> list[str]:
 
 def _list_of_diff(headers: Sequence[str | None]) -> list[str]:
     """The paths in the headers of one file of a unified diff, or of one line of a rename, without git's prefixes."""
-    paths = [header.partition("\t")[0].rstrip() for header in headers if header is not None]
+    paths = [_unquote(header.partition("\t")[0].rstrip()) for header in headers if header is not None]
     is_prefixed = len(paths) == 2 and all(path == "/dev/null" or path[:2] in ("a/", "b/") for path in paths)
     return [path[2:] if is_prefixed else path for path in paths if path != "/dev/null"]
+
+
+def _unquote(path: str) -> str:
+    """A path that git has quoted as C quotes a text, such as "na\\303\\257ve.py" (git-config(1), core.quotePath)."""
+    if re.fullmatch(r'"(?:[^"\\]|\\.)*"', path):
+        with suppress(UnicodeError):  # git did not write it
+            return path[1:-1].encode().decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
+    return path
 
 
 def find_targets(tool: str, arguments: Mapping[str, Any], folder: str) -> Targets:

@@ -56,11 +56,9 @@ class Edge:
             return fail(421, "host: is not a name of this server; its operator can add it with --allowed-host")
         if origin is not None and origin.lower().partition("://")[2] != host:
             return fail(403, "origin: pages of other sites may not call this server")
-        return (
-            None
-            if _is_plain(scope["raw_path"].decode("latin-1"))
-            else fail(400, "path: must be UTF-8 without . and ..")
-        )
+        if not _is_plain(scope["raw_path"].decode("latin-1")):
+            return fail(400, "path: must be UTF-8 without . and ..")
+        return None
 
     def _allows(self, host: str, scope: Scope) -> bool:
         name = re.sub(r":\d+$", "", host)

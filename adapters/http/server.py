@@ -15,7 +15,6 @@ import uvicorn
 from holdlog.adapters.auth.authenticate import read_options
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.application import build
 from holdlog.adapters.http.calls import Calls, Limits
 from holdlog.adapters.http.mcp import serve_mcp
@@ -45,7 +44,7 @@ def serve(settings: "Settings") -> int:
     prepare_folder(settings.db, os.environ)
     engine = open_engine(settings.db, settings.max_value_bytes)
     try:
-        is_open = jwt is None and not settings.open_tokens and not _has_tokens(engine)
+        is_open = jwt is None and not settings.open_tokens and not engine.query(TokenList(limit=1)).tokens
         if is_open and not _is_loopback(settings.host):
             raise InvalidError("--host: other machines could reach this server; first run holdlog token create")
         limits = Limits(*(getattr(settings, name) for name in Limits._fields))
@@ -104,10 +103,6 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         text = os.strerror(error.errno or 0)
         raise InvalidError(f"--port: {host} port {port} cannot be used ({text}); choose another") from None
-
-
-def _has_tokens(engine: Engine) -> bool:
-    return bool(engine.query(TokenList(limit=1)).tokens)
 
 
 def _is_loopback(host: str) -> bool:

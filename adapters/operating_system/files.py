@@ -1,6 +1,7 @@
 """Files that only this user may access, and why one cannot be read or written."""
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -108,6 +109,13 @@ def format_duration(seconds: float) -> str:
     if seconds < 5_400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+
+
+def escape(text: str, allowed: str = "\n") -> str:
+    """Escape, as in JSON, all characters that a terminal could interpret, except those in `allowed`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in allowed else json.dumps(each)[1:-1] for each in text)
 
 
 def show(path: str) -> str:

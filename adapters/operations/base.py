@@ -49,14 +49,14 @@ class Operation(BaseModel):
 
     name: ClassVar[str]
     group: ClassVar[str] = ""
-    route: ClassVar[str]
+    route: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]]
-    scope: ClassVar[str]
+    scope: ClassVar[str] = "read"
     results: ClassVar[tuple[type, ...]]
-    returns: ClassVar[str]
-    computes: ClassVar[bool]
+    returns: ClassVar[str] = ""
+    computes: ClassVar[bool] = False
     waits: ClassVar[bool] = False
-    repeats: ClassVar[bool]
+    repeats: ClassVar[bool] = False
     overwrites: ClassVar[bool] = False
     has_spaces: ClassVar[bool] = False
     tool: ClassVar[str]
@@ -66,27 +66,15 @@ class Operation(BaseModel):
         super().__init_subclass__()
 
     @classmethod
-    def __pydantic_init_subclass__(  # type: ignore[override]
-        cls,
-        name: str = "",
-        group: str = "",
-        route: str = "",
-        positional: str = "",
-        scope: str = "read",
-        returns: str = "",
-        computes: bool = False,
-        waits: bool = False,
-        repeats: bool = False,
-        overwrites: bool = False,
-        has_spaces: bool = False,
-        tool: str = "",
-        registered: bool = True,
+    def __pydantic_init_subclass__(
+        cls, name: str = "", positional: str = "", tool: str = "", registered: bool = True, **options: Any
     ) -> None:
+        if strange := options.keys() - Operation.__annotations__:
+            raise TypeError(f"{min(strange)}: is not an option of a declaration")
         if name:
-            cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
-            cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
-            cls.overwrites, cls.has_spaces, cls.tool = overwrites, has_spaces, tool or name
-            cls.positional = tuple(positional.split())
+            cls.name, cls.tool, cls.positional = name, tool or name, tuple(positional.split())
+            for option, value in options.items():
+                setattr(cls, option, value)
             if registered:
                 OPERATIONS[name] = cls
 
@@ -163,13 +151,17 @@ _TEXTS: Final = {
 
 def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    errors = error.errors(include_url=False, include_input=False)
+    first = errors[0]
     place: Sequence[str | int] = first["loc"]
     text = _TEXTS.get(first["type"]) or re.sub(r"^Value error, |(, unable to| after validation).*", "", first["msg"])
     text = re.sub(r"\b(Input|List|String) should", "must", text).replace("a valid integer", "a whole number")
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
+    strange = [it["loc"][-1] for it in errors if it["type"] == "extra_forbidden"]
+    if first["type"] == "missing" and strange:  # perhaps it is misspelt
+        text += f"; {strange[0]}: {_TEXTS['extra_forbidden']}"
     refusal = InvalidError()
     if len(place) > 1 and place[0] == "operations" and isinstance(place[1], int):
         refusal.operation = place[1]

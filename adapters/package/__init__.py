@@ -51,7 +51,12 @@ def __getattr__(name: str) -> Any:
     """Import on first use: a hook must not load pydantic."""
     name = "AgentResult" if name == "InferenceResult" else name
     for place in (_PLACES[name],) if name in _PLACES else _RESULTS:
-        module = import_module(f"holdlog.{place}")
+        try:
+            module = import_module(f"holdlog.{place}")
+        except ModuleNotFoundError as error:
+            if name != "subscribe":
+                raise
+            raise ImportError(f"{error.name} is not installed; install holdlog[nats]") from None
         if not name.startswith("_") and hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module holdlog has no attribute {name}")

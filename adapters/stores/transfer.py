@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Batch, Reader, Store
+from holdlog.adapters.operating_system.files import escape
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.chain import PAGE, Chain, DamageError, read_log
@@ -27,8 +28,8 @@ from holdlog.projections.fold import refold
 from holdlog.projections.results import ExportedLog
 
 FORMAT: Final = 1
-MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes of one event."""
+MAX_LINE: Final = 128 * 1024 * 1024
+"""Bytes of one event: six for each of a value whose characters are all escaped, and some for the rest."""
 _HEADER: Final = ("position", "stream", "version", "topic", "at", "meta")
 _TYPES: Final = [int, str, int, str, int, str]
 
@@ -46,16 +47,20 @@ def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, v
         store_id = snapshot.read(sql.STORE_ID, {})[0][0]
         header = {"holdlog_export": FORMAT, "store": store_id, "first": first, "last": last}
         header |= {"log_end": end, "previous_digest": digest.hex()} | ({} if values else {"values": False})
-        file.write(f"{dump(header)}\n".encode())
+        _write(file, header)
         for row in islice(read_log(snapshot, position), last - position):
             if row[0] != position + 1:
                 break
-            file.write(f"{dump(_describe(row, values))}\n".encode())
+            _write(file, _describe(row, values))
             position, digest = row[0], bytes(row[-1])
     if position < last:
         raise StoreError(f"the log lacks an event after position {position}; run `holdlog verify`")
-    file.write(f"{dump({'end': last, 'digest': digest.hex()})}\n".encode())
+    _write(file, {"end": last, "digest": digest.hex()})
     return ExportedLog(first, last, digest.hex())
+
+
+def _write(file: BinaryIO, fields: dict[str, Any]) -> None:
+    file.write(f"{escape(dump(fields))}\n".encode())  # it may be a terminal
 
 
 def _describe(row: Any, values: bool) -> dict[str, Any]:

@@ -108,6 +108,11 @@ class Busy(NamedTuple):
     def hint(self) -> str:
         if self.same_name:
             return SAME_NAME
+        if self.ticket is not None:
+            return (
+                f"You are number {self.queue_position} in the queue, for two minutes after your last call that waits."
+                " To get the claim when it is free, call claim() again with wait_seconds=30."
+            )
         return (
             "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies"
             " you; it does not reserve a place."

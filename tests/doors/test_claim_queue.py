@@ -62,6 +62,8 @@ def test_claim_that_waited_in_vain_has_a_ticket_and_a_place(store):
     assert step(store, "a", "cleo").queue_position == 2
     assert store.claim("a", agent="dora").ticket is None
     assert line(store) == ["bob", "cleo"]
+    for agent, hint in (("bob", "number 1 in the queue"), ("cleo", "number 2 in the"), ("dora", "to queue for it")):
+        assert hint in store.claim("a", agent=agent).hint
     waiter = store.claim("a", agent="ann").waiting[0]
     assert (waiter.agent, waiter.note) == ("bob", "for a fix")
     assert waiter.since_seconds >= 0

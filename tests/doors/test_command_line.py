@@ -171,6 +171,16 @@ def test_terminal_control_characters_are_escaped(command):
     assert json.loads(command("get", "n", "k").out) == {"text": hostile}
 
 
+def test_export_has_no_raw_control_characters_and_is_imported_byte_for_byte(command, tmp_path):
+    value = "a\x1b[2J\x7f\x9b31m\u202egnp\\\x9b\u2028\ue000\U000e0001 é 😀"
+    assert command("set", "n", "k", json.dumps(value), "--expected-version", "0", *BY).code == 0
+    exported, copy = command("export").out, ("--db", tmp_path / "copy.db")
+    assert ("é 😀" in exported, all(line.isprintable() for line in exported.split("\n"))) == (True, True)
+    assert run("import", "-", *copy, stdin=exported).code == 0
+    assert run("get", "n", "k", "--json", *copy).json["value"] == value
+    assert run("export", *copy).out.split("\n")[1] == exported.split("\n")[1]
+
+
 # --- bad arguments
 
 
@@ -424,6 +434,14 @@ def test_command_that_cannot_run_claims_nothing(command, words, code):
     done = command("run", "--claim", "custom://m", "--agent", "ann", *words)
     assert one_line(done, code=code), done
     assert command("status", "custom://m").out in ("available custom://m\n", "")
+
+
+@rest
+def test_run_that_waited_in_vain_advises_a_longer_wait(command):
+    assert command("claim", "custom://a", *ANN).code == 0
+    for words, advice in (((), "to queue, add --wait 600\n"), (("--wait", "0.1"), "to wait longer, raise --wait\n")):
+        refused = command("run", "--claim", "custom://a", "--agent", "bob", *words, "--", "true")
+        assert (refused.code, refused.err.endswith(f"; nothing was run; {advice}")) == (1, True), refused
 
 
 @rest

@@ -339,6 +339,15 @@ def test_undo_restores_what_was_there(client, tmp_path, home):
     assert run("init", "--client", client, "--undo", "--yes", cwd=root).out == "nothing that init added is left here\n"
 
 
+def test_undo_in_a_folder_above_the_home_folder_keeps_what_is_user_wide(tmp_path, home):
+    init(repository(home / "repo", has_store=False), "--client", "codex")
+    entry = (home / ".codex/config.toml").read_text()
+    init(tmp_path, "--client", "cursor")
+    assert "Codex" not in run("doctor", cwd=tmp_path).out  # it is not set up in this folder
+    init(tmp_path, "--undo")
+    assert ((home / ".codex/config.toml").read_text(), (tmp_path / ".cursor").exists()) == (entry, False)
+
+
 @rest
 @pytest.mark.usefixtures("home")
 def test_undo_keeps_empty_containers_and_what_a_person_added_since(tmp_path):

@@ -18,6 +18,7 @@ CERTAIN = [
     "perl -pi -e 's/f(x)/b/' src/a.py",
     "cat <<EOF | tee -a ./src//a.py\nx\nEOF",
     "mv own.py src/a.py",
+    'patch -p1 <<\'EOF\'\n--- "a/src/\\141.py"\n+++ "b/src/\\141.py"\n@@ -1 +1 @@\n-x = 1\n+x = 2\nEOF',
     "rm -rf src",
     "# fix\nX=1 sudo sed -i '$d' src/a.py\npytest -q",
     "bash -c 'sed -i s/a/b/ src/a.py' 2>&1 | tail -5",

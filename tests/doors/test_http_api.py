@@ -168,6 +168,17 @@ def test_unknown_and_doubled_arguments_are_refused_by_name(ask, name, method, qu
     assert ask("GET", f"/kv/{name}/k").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "fields", "problem"),
+    [
+        ("PUT", "/v1/values/{}/k", {"vaule": 1, "updated_by": "ann"}, "value: is required; vaule: unknown argument"),
+        ("POST", "/v1/claims/custom://{}", {"agnet": "ann"}, "agent: is required; agnet: unknown argument"),
+    ],
+)
+def test_misspelt_field_is_named_next_to_the_one_that_is_missing(ask, name, method, path, fields, problem):
+    assert ask(method, path.format(name), json=fields).json()["message"] == problem
+
+
 def test_server_without_open_tokens_gives_none(open_server):
     refused = open_server.request("POST", "/token", data="token=new")
     assert (refused.status_code, "--open-tokens" in refused.json()["message"]) == (403, True)

@@ -150,6 +150,7 @@ def test_names_of_the_package_can_be_listed_and_imported_without_extras():
     [
         ("import holdlog; holdlog.StateStore('postgresql://localhost/x')", "postgres"),
         ("import holdlog.langgraph", "langgraph"),
+        ("import holdlog; holdlog.subscribe", "nats"),
     ],
 )
 def test_what_needs_an_extra_names_it(program, extra):

@@ -165,7 +165,10 @@ def test_blame_of_a_file_names_the_agent_whose_hook_changed_it(command, db, tmp_
         changed = store.events(kinds=["FileChanged"]).events[-1]
     change = command("blame", "a.py", "--json", cwd=file.parent).json["changes"][0]
     assert (change["agent"], change["position"]) == (changed.agent, changed.position)
-    assert change["sha256"] == changed.sha256 == hashlib.sha256(b"one").hexdigest()
+    digest = hashlib.sha256(b"one").hexdigest()
+    assert change["sha256"] == changed.sha256 == digest
+    shown = command("blame", "a.py", cwd=file.parent).out
+    assert (f"  {digest[:10]}  " in shown, digest in shown) == (True, False)
 
 
 # --- diff

@@ -39,6 +39,11 @@ def test_new_token_is_all_of_standard_output_and_stored_as_a_hash(command, creat
         assert not re.search(r"[0-9a-f]{64}", shown)
 
 
+def test_effect_of_the_first_token_on_servers_is_noted_once(create):
+    notes = [create(name, "read:*").err for name in ("first", "second")]
+    assert ("asks for none until it is restarted" in notes[0], notes[1]) == (True, "")
+
+
 @pytest.mark.rest
 def test_token_is_limited_by_scope_time_and_revocation(command, create, http, db):
     writer = create("writer", "write:build-*").out.strip()
