@@ -184,7 +184,8 @@ def violations(scene: Scene) -> list[str]:
 
 
 def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
-    """Whom somebody was served before that came later, although it waited neither for that one nor because of it."""
+    """Whom somebody was served before that came later, although it waited neither for that one nor because of it, nor
+    did once what was asked had been granted."""
     found = []
     gone = [it for it in then.wants if it.turn not in {wish.turn for wish in now.wants}]
     held = {(it.resource, it.version) for it in then.has}
@@ -199,7 +200,9 @@ def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
         for it in then.wants:
             waits = it in now.wants and it.turn < served.turn and is_other(it, served.agent)
             if waits and any(clash(it, one.mode, one.resources) for one in got):
-                scenes = (undone, then, with_asked)
+                scenes = [undone, then, with_asked]
+                if asked and holds_all(now, asked):
+                    scenes.append(grant(then, asked))
                 if not any(waits_for(scene, it.agent, served.agent) for scene in scenes):
                     found.append(f"{served} was served before {it}")
     return found
