@@ -13,7 +13,7 @@ from holdlog.adapters.stores.chain import DamageError, verify_log
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.redaction import MAX_TEXTS, Quotes, Text, TextsRedacted, require_other
-from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError
+from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError, UnavailableError
 from holdlog.domain.results import utc
 from holdlog.domain.state import Reads
 from holdlog.projections.fold import fold
@@ -92,6 +92,13 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
         return self
 
     def run(self, engine: Engine, caller: Caller) -> Redaction:
+        try:
+            return self._redact(engine, caller)
+        except UnavailableError as error:
+            error.in_doubt = True  # some texts may be redacted
+            raise
+
+    def _redact(self, engine: Engine, caller: Caller) -> Redaction:
         engine.require_open()
         count = after = 0
         try:

@@ -376,6 +376,8 @@ class SqliteStore:
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             if code == sqlite3.SQLITE_IOERR and is_full(self._path):
                 text = f"the disk of {self._path} is full; free some space, and try again"
+            elif code == sqlite3.SQLITE_FULL:  # perhaps that of a backup
+                text = "the disk is full; free some space, and try again"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again")
