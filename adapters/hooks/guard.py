@@ -95,7 +95,7 @@ FindSource = Callable[[Repository], Source | None]
 
 def read_call(targets: Targets) -> Reading:
     """Read the git commands of a call of a shell. What they name is guarded like the targets of any other write."""
-    settings = cache(_read_settings)
+    settings = cache(lambda folder: parse_config(run_git(folder, (), "config", "--list", "-z") or b""))
     actions, problem = list[GitAction](), ""
     for command in targets.git:
         try:
@@ -261,10 +261,6 @@ def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
                 with suppress(OSError), open(path, "rb") as settings:
                     guards += [file.path] if b"holdlog" in settings.read(MAX_SETTINGS) else []
     return guards
-
-
-def _read_settings(folder: str) -> dict[str, str]:
-    return parse_config(run_git(folder, (), "config", "--list", "-z") or b"")
 
 
 def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:

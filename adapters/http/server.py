@@ -11,11 +11,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdlog.adapters.auth.authenticate import read_options
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.application import build
 from holdlog.adapters.http.calls import Calls, Limits
 from holdlog.adapters.http.mcp import serve_mcp
@@ -34,6 +34,8 @@ KEEP_ALIVE: Final = 75
 """Seconds that a connection may be idle: longer than proxies keep it, so that they close it first."""
 LAST_CALLS: Final = 5
 """Seconds for calls to finish after the end: the longest commit."""
+MAX_HEAD: Final = 1024 * 1024
+"""Bytes of a request before or after its body: the edge, which sees them when they are complete, allows fewer."""
 
 
 def serve(settings: "Settings") -> int:
@@ -45,7 +47,7 @@ def serve(settings: "Settings") -> int:
     prepare_folder(settings.db, os.environ)
     engine = open_engine(settings.db, settings.max_value_bytes)
     try:
-        is_open = jwt is None and not settings.open_tokens and not _has_tokens(engine)
+        is_open = jwt is None and not settings.open_tokens and not engine.query(TokenList(limit=1)).tokens
         if is_open and not _is_loopback(settings.host):
             raise InvalidError("--host: other machines could reach this server; first run holdlog token create")
         limits = Limits(*(getattr(settings, name) for name in Limits._fields))
@@ -57,7 +59,7 @@ def serve(settings: "Settings") -> int:
         if settings.nats is not None:
             import_module("holdlog.adapters.nats.relay").start(engine, settings.nats)
         config = uvicorn.Config(
-            app, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
+            app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=LAST_CALLS, proxy_headers=False,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -68,6 +70,26 @@ def serve(settings: "Settings") -> int:
     finally:
         engine.close()
     return 0
+
+
+class Protocol(HttpToolsProtocol):
+    """Refuses an address, headers or trailers that do not end: uvicorn would keep all of them in memory."""
+
+    _head = 0
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > MAX_HEAD:
+            self.send_400_response(f"the address or the headers have more than {MAX_HEAD} bytes")
 
 
 class Server(uvicorn.Server):
@@ -104,10 +126,6 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         text = os.strerror(error.errno or 0)
         raise InvalidError(f"--port: {host} port {port} cannot be used ({text}); choose another") from None
-
-
-def _has_tokens(engine: Engine) -> bool:
-    return bool(engine.query(TokenList(limit=1)).tokens)
 
 
 def _is_loopback(host: str) -> bool:

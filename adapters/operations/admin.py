@@ -92,13 +92,6 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
         return self
 
     def run(self, engine: Engine, caller: Caller) -> Redaction:
-        try:
-            return self._redact(engine, caller)
-        except UnavailableError as error:
-            error.in_doubt = True  # some texts may be redacted
-            raise
-
-    def _redact(self, engine: Engine, caller: Caller) -> Redaction:
         engine.require_open()
         count = after = 0
         try:
@@ -114,6 +107,9 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
                 if len(texts) < MAX_TEXTS:
                     return Redaction(count, position)
                 after = texts[-1].position
+        except UnavailableError as error:
+            error.in_doubt |= count > 0
+            raise
         finally:
             engine.erase()
 

@@ -398,11 +398,12 @@ class SqliteStore:
                 self._head = None
             ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            raise self._refuse(error, is_writer=True) from error
+            raise self._refuse(error, in_doubt=True, is_writer=True) from error
         finally:
             self._lock.release()
         if is_blocked:
-            raise UnavailableError(f"a reader keeps {self._path}-wal, which may have redacted texts; redact again")
+            text = f"a reader keeps {self._path}-wal, which may have redacted texts; redact again"
+            raise UnavailableError(text, in_doubt=True)
 
     def list_damage(self) -> list[str]:
         damage = [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
