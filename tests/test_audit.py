@@ -441,8 +441,9 @@ def test_redaction_says_so_if_a_reader_keeps_the_text_in_the_write_ahead_log(tmp
         with closing(sqlite3.connect(db, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             assert reader.execute("SELECT count(*) FROM events").fetchone() == (2,)
-            with pytest.raises(holdlog.UnavailableError, match="redact again"):
+            with pytest.raises(holdlog.UnavailableError, match="redact again") as refused:
                 store.redact("record:n/k@1", **WHY)
+            assert refused.value.in_doubt, "the text is redacted, only not yet gone"
             assert store.history("n", "k")[1].value is None
             reader.execute("ROLLBACK")
             assert store.redact("record:n/k@1", **WHY).redacted == 0

@@ -49,14 +49,14 @@ def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
     raise MissingStoreError(place, 0 if is_new else 1)
 
 
-def open_to_write(options: Namespace, notes_new: bool = True) -> Engine:
-    """Open the store for a command that may create it. If --db names a new store, print a note unless `notes_new` is
-    False: the name may be mistyped. Raises StoreError, UnavailableError."""
+def open_to_write(options: Namespace) -> Engine:
+    """Open the store for a command that may create it. If --db names a new store, print a note: the name may be
+    mistyped. Raises StoreError, UnavailableError."""
     place = find_place(options.db)
     is_new = not has_store(place)
     prepare_folder(place, os.environ)
     engine = open_engine(place)
-    if is_new and notes_new and options.db is not None:
+    if is_new and options.db is not None:
         print_note(f"created the store {place}")
     return engine
 

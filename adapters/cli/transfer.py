@@ -1,17 +1,13 @@
 """`holdlog export` and `import`."""
 
-import os
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 from holdlog.adapters.cli.fields import add_fields, collect, rename_argument
 from holdlog.adapters.cli.parser import Parser
-from holdlog.adapters.cli.settings import find_place
-from holdlog.adapters.cli.store import find_caller, has_store, open_to_read, open_to_write
+from holdlog.adapters.cli.store import find_caller, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import print_json, print_note
-from holdlog.adapters.operating_system.location import is_url, mask_password
-from holdlog.adapters.operating_system.places import SIDE_FILES
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.transfer import Export, Import
 from holdlog.adapters.operations.values import ExportNamespace
@@ -67,17 +63,8 @@ def import_(words: list[str]) -> int:
     options = parser.parse_args(words)
     source = sys.stdin.buffer if options.source == "-" else options.source
     operation = Import.parse({"source": source})
-    place = find_place(options.db)
-    is_new = not has_store(place)
-    try:
-        with closing(open_to_write(options, notes_new=False)) as engine:
-            result = operation.run(engine, find_caller(options, engine)[0])
-    except BaseException:
-        if is_new and not is_url(place):
-            for ending in ("", *SIDE_FILES):
-                with suppress(OSError):
-                    os.unlink(place + ending)
-        raise
+    with closing(open_to_write(options)) as engine:  # stays if this fails: others may use it by then
+        result = operation.run(engine, find_caller(options, engine)[0])
     fields = to_object(result)
-    print_json(fields) if options.json else print(f"imported {fields['last']} events into {mask_password(place)}")
+    print_json(fields) if options.json else print(f"imported {fields['last']} events")
     return 0

@@ -265,7 +265,8 @@ class Work:
             blocked = [file for file in self.files if file.mode != "warn"]
             busy = self._acquire(blocked, known, batch) if blocked else None
             if busy is not None:
-                reason: str | None = self._describer.describe_denial(busy, self._has_server())
+                has_server = any(map(is_alive, self._servers))  # of this store, which the agent's host runs
+                reason: str | None = self._describer.describe_denial(busy, has_server)
             else:
                 for file in self.files:
                     if file.mode == "warn" and (other := self._acquire([file], known, batch)) is not None:
@@ -450,10 +451,6 @@ class Work:
         now = self.engine.store.steady()
         others = {it.session for it in self._rows if is_live(it, now) and it.host == self.host} - {self.caller.session}
         return SHELL if (self.call.agent or others) and "holdlog" in self.call.command else None
-
-    def _has_server(self) -> bool:
-        """Whether the agent's host runs a server of this store."""
-        return any(map(is_alive, self._servers))
 
     def _begins_call(self) -> bool:
         """Whether the call counts as open until its end is reported: a command that only reads does not."""

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdlog.adapters.auth.authenticate import read_options
 from holdlog.adapters.cli.texts import print_note
@@ -33,6 +34,8 @@ KEEP_ALIVE: Final = 75
 """Seconds that a connection may be idle: longer than proxies keep it, so that they close it first."""
 LAST_CALLS: Final = 5
 """Seconds for calls to finish after the end: the longest commit."""
+MAX_HEAD: Final = 1024 * 1024
+"""Bytes of a request before or after its body: the edge, which sees them when they are complete, allows fewer."""
 
 
 def serve(settings: "Settings") -> int:
@@ -56,7 +59,7 @@ def serve(settings: "Settings") -> int:
         if settings.nats is not None:
             import_module("holdlog.adapters.nats.relay").start(engine, settings.nats)
         config = uvicorn.Config(
-            app, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
+            app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=LAST_CALLS, proxy_headers=False,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,6 +70,26 @@ def serve(settings: "Settings") -> int:
     finally:
         engine.close()
     return 0
+
+
+class Protocol(HttpToolsProtocol):
+    """Refuses an address, headers or trailers that do not end: uvicorn would keep all of them in memory."""
+
+    _head = 0
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > MAX_HEAD:
+            self.send_400_response(f"the address or the headers have more than {MAX_HEAD} bytes")
 
 
 class Server(uvicorn.Server):

@@ -13,7 +13,7 @@ from holdlog.adapters.stores.chain import DamageError, verify_log
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.redaction import MAX_TEXTS, Quotes, Text, TextsRedacted, require_other
-from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError
+from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError, UnavailableError
 from holdlog.domain.results import utc
 from holdlog.domain.state import Reads
 from holdlog.projections.fold import fold
@@ -107,6 +107,9 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
                 if len(texts) < MAX_TEXTS:
                     return Redaction(count, position)
                 after = texts[-1].position
+        except UnavailableError as error:
+            error.in_doubt |= count > 0
+            raise
         finally:
             engine.erase()
 

@@ -1,6 +1,7 @@
 """Audit and maintenance: verify, checkpoint, redact, export, import, backup, doctor. Commands, and tampered files."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 import holdlog
 from tests.support import audit
-from tests.support.programs import run
+from tests.support.programs import HOLDLOG, environment, run
 from tests.support.tampering import ask, files_with
 from tests.support.waiting import until
 
@@ -275,12 +276,27 @@ def test_redacted_event_is_exported_as_its_hash(leaked, tmp_path):
     assert audit.verify(target, leaked.with_name("checkpoint")) == ""
 
 
+def has_open(pid, path):
+    links = Path(f"/proc/{pid}/fd").iterdir()
+    return any(os.path.samefile(it, path) for it in links if it.exists() and os.path.exists(path))
+
+
 @pytest.mark.rest
-def test_damaged_export_is_refused_and_leaves_no_store(db, tmp_path):
-    text = audit.export(db).replace("2000", "3000", 1)
-    done = run("import", "-", "--db", tmp_path / "new.db", stdin=text)
-    assert (done.code != 0, len(done.err.splitlines())) == (True, 1), done
-    assert not (tmp_path / "new.db").exists()
+def test_import_that_fails_takes_nothing_from_who_writes_next(db, tmp_path, worker):
+    target, text = tmp_path / "new.db", audit.export(db).replace("2000", "3000", 1)
+    with subprocess.Popen(
+        [HOLDLOG, "import", "-", "--db", target],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as importing:  # fmt: skip
+        until(target.with_name("new.db-wal").exists)
+        other = worker("serve", target)
+        until(lambda: has_open(other.pid, f"{target}.lock"))  # it waits for the import, or has the store already
+        _, err = importing.communicate(text)
+    assert importing.returncode == 2
+    assert err.splitlines()[1:] == ["holdlog: source: position 7: the event was changed"]
+    other.hear()
+    assert other.call("set", "n", "k", 1, updated_by="ben")["version"] == 1
+    assert run("get", "n", "k", "--db", target).out == "1\n"
 
 
 @pytest.mark.rest

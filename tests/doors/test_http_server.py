@@ -58,6 +58,24 @@ def test_port_in_use_is_reported_in_one_line(refused):
         assert "--port" in refused("--port", str(taken.getsockname()[1]))
 
 
+CHUNKED = {"content_length": "", "transfer_encoding": "chunked"}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("part", ["address", "header", "headers", "trailer"])
+def test_request_that_goes_on_before_or_after_its_body_is_cut_off(http, part):
+    server, text = http(), b"x: 1\r\n" * 100_000 if part == "headers" else b"x" * 500_000
+    connection = Connection(server.url)
+    if part == "trailer":
+        connection.send("PUT", "/v1/values/n/k", b"1\r\n1\r\n0\r\nx: ", content_type="application/json", **CHUNKED)
+    else:
+        connection.socket.sendall(b"GET /" + (b"" if part == "address" else b" HTTP/1.1\r\nx: "))
+    with pytest.raises(OSError):
+        for _ in range(100):
+            connection.socket.sendall(text)
+    assert server.request("GET", "/healthz").status_code == 200
+
+
 @pytest.mark.rest
 def test_options_come_from_the_environment_and_passwords_are_masked(http, postgres):
     env = {"HOLDLOG_PATH": "/agents", "HOLDLOG_ALLOWED_HOST": "a.example, b.example"}

@@ -376,6 +376,8 @@ class SqliteStore:
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             if code == sqlite3.SQLITE_IOERR and is_full(self._path):
                 text = f"the disk of {self._path} is full; free some space, and try again"
+            elif code == sqlite3.SQLITE_FULL:  # perhaps that of a backup
+                text = "the disk is full; free some space, and try again"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again")
@@ -396,11 +398,12 @@ class SqliteStore:
                 self._head = None
             ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            raise self._refuse(error, is_writer=True) from error
+            raise self._refuse(error, in_doubt=True, is_writer=True) from error
         finally:
             self._lock.release()
         if is_blocked:
-            raise UnavailableError(f"a reader keeps {self._path}-wal, which may have redacted texts; redact again")
+            text = f"a reader keeps {self._path}-wal, which may have redacted texts; redact again"
+            raise UnavailableError(text, in_doubt=True)
 
     def list_damage(self) -> list[str]:
         damage = [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
