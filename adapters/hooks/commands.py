@@ -174,12 +174,12 @@ def list_marks(reading: Reading, ownership: Ownership, workspaces: Workspaces, f
 
 
 def compare(marks: Mapping[str, str], since: float, ownership: Ownership, workspaces: Workspaces) -> After:
-    """What is different after a command. `since`: when the marks were made, in seconds since 1970. What its holder's
-    hooks have recorded since does not count."""
+    """What is different after a command. `since`: when the marks were made, in seconds since 1970. What hooks of
+    others have recorded since does not count."""
     differences, stashed, heads = list[Difference](), list[str](), dict[str, str]()
     watched = {resource: (path, work) for resource, path, work in _list_watched(ownership, workspaces)}
     changes = ownership.read_changes([*watched])
-    new = {name for name, change in changes.items() if change.at >= since and change.who == watched[name][1].who}
+    new = {name for name, change in changes.items() if change.at >= since and change.who != ownership.who}
     for name, mark in marks.items():
         if name.startswith(STASH):
             entries = [commit for commit, _ in read_stash(name.removeprefix(STASH))]
@@ -188,8 +188,8 @@ def compare(marks: Mapping[str, str], since: float, ownership: Ownership, worksp
             heads[name.removeprefix(_HEAD)] = mark
         elif name in watched:
             path, work = watched[name]
-            digest, change = hash_content(path), changes.get(name)
-            is_known = change is not None and change.at >= since and (change.sha256 or MISSING) == digest
+            digest = hash_content(path)
+            is_known = name in new and (changes[name].sha256 or MISSING) == digest
             if digest != mark and not is_known:
                 differences.append(Difference(name, work.who, "changed", digest if len(digest) == 64 else None))
     unfinished = {*marks, *new} - {it.resource for it in differences}

@@ -59,7 +59,20 @@ def test_uncertain_command_that_changed_a_held_file_is_reported_to_both(root, on
     assert "changed src/a.py" in one.pre("src/a.py")["additionalContext"]
     assert one.pre("src/a.py") == {}
     assert two.shell("make") == {}, "it changed nothing"
+    assert "src/b.py (held" in two.shell("ln -s src link && rm link/b.py")["additionalContext"], (
+        "a path of its own making"
+    )
     assert two.shell("find src -name none -exec sed -i s/a/b/ {} +") == {}
+
+
+@rest
+def test_edit_of_another_sub_agent_while_a_command_runs_is_not_its_change(two):
+    """Both belong to one conversation."""
+    first, second = two.agent("a-1"), two.agent("a-2")
+    second.change("src/a.py", "x = 2\n")
+    assert first.denied("make") == ""
+    second.change("src/a.py", "x = 3\n")
+    assert first.bash("make", "PostToolUse") == {}
 
 
 TAKING = [
