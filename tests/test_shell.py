@@ -112,6 +112,7 @@ def test_git_commands_are_returned_with_their_words(
         ),
         *("bash -ec 'git stash'", "bash <<A\ngit stash\nA", "cat <<A | sh\ngit stash\nA", "f() { git stash; }; f"),
         *("env A=b git stash", "sudo -u a git stash", "timeout 5 git stash", "time { git stash; }", "yes | git stash"),
+        *("holdlog run --claim a -- git stash", 'env PATH="$X:$PATH" git stash', 'sudo A="$B" git stash'),
         *("if a; then git stash; fi", "case a in b) git stash;; esac", "while a; do git stash; done", "! git stash &"),
         *("trap 'git stash' EXIT", "git stash > log 2>&1", "[[ -n $(git stash) ]]", "if true; then git stash"),
     ],

@@ -94,8 +94,7 @@ class ShellCall:
     def note(self, reading: Reading, folder: str, call: str) -> None:
         """Note what a command finds that may do something to files of others, or make an entry of a stash. What a
         command with the same id has found stays: some hosts pass no ids, and may run several at once."""
-        stashes = any(action.name.startswith("git stash") for action in reading.actions)
-        if reading.targets.reports or stashes:
+        if reading.targets.reports or reading.actions:
             marks = list_marks(reading, self._read_ownership(), self._workspaces, folder)
             key = {"session": self._who.session, "agent": f"before {call}"}
             noted = {name for name, _, _ in self._engine.store.read(MARKS, key)} if marks else ()
@@ -157,14 +156,14 @@ class After(NamedTuple):
 def list_marks(reading: Reading, ownership: Ownership, workspaces: Workspaces, folder: str) -> dict[str, str]:
     """What a command finds that may change files of others or make an entry of a stash; empty: nothing is to be
     compared. `folder`: where the agent works."""
-    marks = {}
-    if reading.targets.reports:
+    marks, reports = dict[str, str](), reading.targets.reports
+    if reports or any(action.effect != "includes" for action in reading.actions):
         paths = islice(_list_watched(ownership, workspaces), MAX_FILES)
         marks = {resource: hash_content(path) for resource, path, _ in paths}
-        root = find_top(folder)
-        if marks and root is not None:
-            with suppress(GitFailedError):
-                marks[_HEAD + root] = read_head(root)
+    commits = [action.folder for action in reading.actions if action.name.startswith("git commit")]
+    for root in {find_top(it) for it in (folder, *commits)} if reports and (marks or commits) else ():
+        with suppress(GitFailedError):
+            marks |= {} if root is None else {_HEAD + root: read_head(root)}
     for action in reading.actions:
         if action.name.startswith("git stash") and action.kinds:
             with suppress(GitFailedError):
@@ -175,11 +174,12 @@ def list_marks(reading: Reading, ownership: Ownership, workspaces: Workspaces, f
 
 
 def compare(marks: Mapping[str, str], since: float, ownership: Ownership, workspaces: Workspaces) -> After:
-    """What is different after a command. `since`: when the marks were made, in seconds since 1970. What its holder's
-    hooks have recorded since does not count."""
+    """What is different after a command. `since`: when the marks were made, in seconds since 1970. What hooks of
+    others have recorded since does not count."""
     differences, stashed, heads = list[Difference](), list[str](), dict[str, str]()
-    changes = ownership.read_changes([name for name in marks if not name.startswith((STASH, _HEAD))])
     watched = {resource: (path, work) for resource, path, work in _list_watched(ownership, workspaces)}
+    changes = ownership.read_changes([*watched])
+    new = {name for name, change in changes.items() if change.at >= since and change.who != ownership.who}
     for name, mark in marks.items():
         if name.startswith(STASH):
             entries = [commit for commit, _ in read_stash(name.removeprefix(STASH))]
@@ -188,14 +188,15 @@ def compare(marks: Mapping[str, str], since: float, ownership: Ownership, worksp
             heads[name.removeprefix(_HEAD)] = mark
         elif name in watched:
             path, work = watched[name]
-            digest, change = hash_content(path), changes.get(name)
-            is_known = change is not None and change.at >= since and (change.sha256 or MISSING) == digest
+            digest = hash_content(path)
+            is_known = name in new and (changes[name].sha256 or MISSING) == digest
             if digest != mark and not is_known:
                 differences.append(Difference(name, work.who, "changed", digest if len(digest) == 64 else None))
+    unfinished = {*marks, *new} - {it.resource for it in differences}
     for root, commit in heads.items():
         committed = _list_committed_since(root, commit)
         for resource, (path, work) in watched.items():
-            if path in committed and resource in marks:
+            if path in committed and resource in unfinished:
                 differences.append(Difference(resource, work.who, "committed", None))
     return After(tuple(differences), tuple(stashed))
 

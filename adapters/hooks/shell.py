@@ -75,7 +75,8 @@ _WRAPPERS: Final = _table(  # programs that run the one behind them, and options
     sudo: -u --user -g --group -h --host -p --prompt -D --chdir -R -T -U | time: -f -o --format --output |
     timeout: -s --signal -k --kill-after | uvx: --from --with -p --python | yarn exec | { |
     xargs: -n -P -I -L -d -a -s -E --max-args --max-procs | flock: -w --timeout -E | watch: -n |
-    uv run: -p --python --with --extra --group --package --env-file --directory --project --with-editable"""
+    uv run: -p --python --with --extra --group --package --env-file --directory --project --with-editable |
+    holdlog run: --claim --agent --by --lease --lease-seconds --wait --wait-seconds --mode --note --outcome --db"""
 )
 _WRITERS: Final = _table(  # from which operand on all are written, options with a value; `-o` names a file, too
     """dd: 9 | json.tool: 1 --indent | rm: 0 | shred: 0 -n -s --size --iterations | tee: 0 | unlink: 0 |
@@ -88,7 +89,7 @@ _CURL_WRITES: Final = (
 _EDITORS: Final = {"sed": "-e --expression -f --file -l --line-length -i?", "perl": "-e -E -i? -M? -I? -F?"}
 _CAREFUL: Final = ("-u", "-d", "--no-clobber", "--update", "--parents", "--directory")
 _GIT_READERS: Final = _set("blame cat-file describe diff grep log ls-files rev-list rev-parse shortlog show status")
-_GIT_PROGRAMS: Final = ("apply", "bisect", "filter-branch", "submodule")  # they write what others say
+_GIT_PROGRAMS: Final = ("apply", "bisect", "config", "filter-branch", "submodule")  # they write what others say
 _ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  # scripts that change no file
 _NO_FILES: Final = r"/dev/(?!shm/)|/proc/(?!self/(?:cwd|root)/)"
 _TEMPORARY: Final = "/dev/fd/temporary"  # in place of what mktemp prints: a path that nobody holds
@@ -400,7 +401,7 @@ class _Reader:
         before = self.shell
         options, command = read_options(words, _WRAPPERS[program], stops=True)
         self.reports |= not options.keys().isdisjoint(("-S", "-o", "--output", "--split-string", "-c"))
-        while program in ("env", "sudo") and command and re.match(r"\w+=", command[0] or ""):
+        while program in ("env", "sudo") and command[1:] and re.match(r"\w+=", command[0] or "A="):  # also A="$B"
             self._assigned = {**self._assigned, **dict([(command.pop(0) or "").partition("=")[::2]])}
         command = command[program in ("timeout", "flock") :]
         if program == "xargs" and command:
@@ -471,6 +472,9 @@ class _Reader:
         known = {**self.shell, **self._assigned}
         conversation = next((known[name] for name in NAMED if known.get(name)), None)
         self.own.append((known.get("HOLDLOG_AGENT"), conversation, *words))
+        operands = read_options(words, "--db", stops=True)[1]
+        if operands[:1] == ["run"]:
+            self._wrapper("holdlog run", operands[1:])
 
     def _mkdir(self, program: str, words: Words) -> None:
         self._made |= {path for path in map(self._path, words) if path is not None}

@@ -60,7 +60,20 @@ def test_uncertain_command_that_changed_a_held_file_is_reported_to_both(root, on
     assert "changed src/a.py" in one.pre("src/a.py")["additionalContext"]
     assert one.pre("src/a.py") == {}
     assert two.shell("make") == {}, "it changed nothing"
+    assert "src/b.py (held" in two.shell("ln -s src link && rm link/b.py")["additionalContext"], (
+        "a path of its own making"
+    )
     assert two.shell("find src -name none -exec sed -i s/a/b/ {} +") == {}
+
+
+@rest
+def test_edit_of_another_sub_agent_while_a_command_runs_is_not_its_change(two):
+    """Both belong to one conversation."""
+    first, second = two.agent("a-1"), two.agent("a-2")
+    second.change("src/a.py", "x = 2\n")
+    assert first.denied("make") == ""
+    second.change("src/a.py", "x = 3\n")
+    assert first.bash("make", "PostToolUse") == {}
 
 
 TAKING = [
@@ -118,6 +131,35 @@ def test_moving_head_below_work_of_others_is_a_warning(root, one, two):
     one.change("src/a.py", "x = 2\n")
     output = two.bash("git switch side")
     assert ("permissionDecision" in output, "src/a.py (claude-" in output["additionalContext"]) == (False, True)
+
+
+@rest
+@pytest.mark.parametrize(
+    "command",
+    ["git switch -q side", "git reset -q --hard side", "git checkout side -- .", 'git merge -q side && python3 -c ""'],
+)
+def test_git_command_that_changed_a_held_file_is_reported_to_both(root, one, two, command):
+    """One whose holder has not changed it yet: nothing is lost, so the command runs."""
+    git(root, "switch", "-qc", "side")
+    write(root / "src/b.py", "side\n")
+    git(root, "commit", "-qam", "side")
+    git(root, "switch", "-q", "main")
+    assert one.edit("src/b.py") == ""
+    text = two.shell(command)["additionalContext"]
+    assert ("src/b.py (held by claude-" in text, "changed while" in text, "commit" in text) == (True, True, False)
+    assert re.search("claude-.* changed src/b.py", one.pre("src/b.py")["additionalContext"])
+
+
+@rest
+def test_edit_that_began_after_the_check_of_a_commit_is_reported_once_it_is_committed(root, one, two):
+    write(root / "own.py", "x = 3\n")
+    command = "git add -A && git commit -qm x"
+    for name in ("src/a.py", "src/b.py"):
+        assert two.denied(command) == ""
+        one.change(name, "half\n")
+        subprocess.run(["sh", "-c", command], cwd=root, env=environment(), check=True)
+        text = two.bash(command, "PostToolUse")["additionalContext"]
+        assert (name in text, "got into a commit" in text, text.count("(held by")) == (True, True, 1)
 
 
 @rest
