@@ -364,18 +364,22 @@ async def gives_up(world: World, seen: Seen, chance: Random) -> Turn | None:
 
 async def releases(world: World, seen: Seen, chance: Random) -> Turn | None:
     """Something that is held or waited for, or everything of its agent."""
-    mine = [(world.holders[key], key[0]) for key in seen.grants]
-    mine += [(it.agent, it.resources[0]) for it in (world.calls[number].wish for number in seen.absent)]
-    if not mine:
+
+    def list_releasable() -> list[tuple[Agent, str]]:
+        absent = [world.calls[number].wish for number in seen.absent]
+        return [(world.holders[key], key[0]) for key in seen.grants] + [(it.agent, it.resources[0]) for it in absent]
+
+    if not list_releasable():
         return None
-    agent, resource = chance.choice(mine)
+    agent, resource = chance.choice(list_releasable())
     agent = world.namesake(agent, chance)
     releases_all = chance.random() < 0.25
     world.take_over(agent, RESOURCES if releases_all else (resource,))
     released = await world.stores[agent.session].release(None if releases_all else resource, agent=agent.name)
     world.hear(agent, released)
-    rest = [world.holders[key] for key in seen.grants] + [world.calls[number].wish.agent for number in seen.absent]
-    assert released.status == "released" or agent not in rest, f"{agent} may not release {resource}"
+    own = [name for who, name in list_releasable() if who == agent]
+    may_release = bool(own) if releases_all else resource in own
+    assert released.status == "released" or not may_release, f"{agent} may not release {resource}"
     return Turn(agent.session)
 
 
