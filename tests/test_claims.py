@@ -66,7 +66,9 @@ class Story:
 
     def claim(self, agent: str, resource: str = "a", **options: Any) -> Any:
         defaults = {"also": None, "mode": "exclusive", "note": None, "lease_seconds": None, "wait_seconds": 0}
-        return self.act(acquire, agent=agent, resource=resource, receipt=None, **(defaults | options))
+        return self.act(
+            acquire, agent=agent, resource=resource, receipt=None, **(defaults | {"continues": False} | options)
+        )
 
     def queue(self, agent: str, resource: str = "a", **options: Any) -> Any:
         return self.claim(agent, resource, wait_seconds=50, **options)
@@ -249,6 +251,16 @@ def test_waiter_whose_grant_would_close_a_cycle_goes_on_waiting_when_it_calls_ag
     assert story.claim("ann", "a").status == "deadlock"
     story.release("ann", "b")
     assert story.queue("ann", "a").status == "claimed"
+
+
+def test_call_that_waits_does_not_queue_again_after_its_place_was_released():
+    story = Story()
+    story.claim("bob")
+    story.queue("ann")
+    assert story.queue("ann", continues=True).ticket == 2
+    story.release("ann")
+    again = story.queue("ann", continues=True)
+    assert (again.status, again.ticket, again.lost, story.board) == ("busy", None, [], {"a": ["bob"]})
 
 
 def test_grant_that_would_close_a_cycle_goes_to_the_next_waiter():

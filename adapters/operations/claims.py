@@ -73,6 +73,8 @@ class Claim(
     wait_seconds: Seconds = Field(default=0, description="How long to queue for it", repr=False)
     mode: Mode = "exclusive"
     note: Note | None = Field(default=None, description="For others: what you do, how long it takes")
+    continues: ClassVar[bool] = False
+    """Set by a call that waits when it runs again."""
 
     def recall(self, result: Any, state: State, moment: Moment) -> Any:
         """A claim that has ended meanwhile is not claimed any more."""

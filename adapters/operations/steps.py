@@ -134,7 +134,7 @@ def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float)
     conversation has continued in another session, the call continues there."""
     yield Subscribe((f"claim:{command.resource}",))
     query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
-    while result.status == "busy" and result.ticket:
+    while result.status == "busy":
         check_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, CHECK_SECONDS))
         while True:
             waits, session = yield query
@@ -144,7 +144,8 @@ def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float)
             yield left
         caller = caller._replace(session=session or caller.session)
         left = max(0.0, deadline - time.monotonic()) if waits is not None else 0.0
-        result = yield Run(command.model_copy(update={"wait_seconds": left}), caller)
+        again = command.model_copy(update={"wait_seconds": left, "continues": True})
+        result = yield Run(again, caller)
         if not left:
             break
     return result

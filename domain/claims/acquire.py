@@ -27,7 +27,8 @@ def declare_release(command: Any) -> Reads:
 
 
 def acquire(command: Any, state: State, moment: Moment) -> Decision:
-    """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
+    """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive. A call that
+    `continues` to wait keeps its place, and does not queue again if that was released."""
     board: Board = state.board
     resources: tuple[str, ...] = (command.resource,)
     if command.also:
@@ -219,6 +220,7 @@ def _renew(command: Any, request: Request, board: Board) -> Any:
 def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board: Board) -> Any:
     own = board.find_own(request.resources[0], request.who)
     waits = command.wait_seconds > 0 and (own is None or request.mode in (own.mode, "shared"))  # else for itself
+    waits = waits and not (command.continues and ticket is None)
     cycle = find_cycle(board, request) if waits else []
     is_back = False
     if waits and not cycle:
@@ -242,7 +244,7 @@ def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board
         return _renew(command, request, board)
     if cycle:
         return Deadlock(request.resources[0], cycle)
-    if command.wait_seconds and ticket is not None and ticket.waits_until > board.now:
+    if command.wait_seconds and (command.continues or (ticket is not None and ticket.waits_until > board.now)):
         return describe_busy(request, ticket, board)._replace(lost=[])  # losses are reported when its call ends
     return describe_busy(request, None if command.wait_seconds else ticket, board)
 

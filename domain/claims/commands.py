@@ -20,6 +20,10 @@ class Acquire(NamedTuple):
     mode: Mode = "exclusive"
     note: str | None = None
 
+    @property
+    def continues(self) -> bool:
+        return False
+
     def reads(self) -> Reads:
         return declare_claim(self)
 
