@@ -37,12 +37,12 @@ OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 class Operation(BaseModel):
     """One thing that callers can do. Fields are its arguments; its docstring is for agents. Options of a declaration:
 
-    `positional`: arguments that commands and the library take by position. `returns`: the library returns this field of
-    the result alone. `computes`: the library also takes a function of the current value. `waits`: the command runs
-    again while its ticket is in the queue. `repeats`: the task takes a request id. `overwrites`: all surfaces except
-    the library require expected_version or force. `tool`: its name on these surfaces. `has_spaces`: it touches only
-    namespaces, in arguments and results with that name, so callers in a space may use it. `registered`: whether it
-    becomes a method of the library.
+    `positional`: arguments that commands and the library take by position, by default those in the path of its route.
+    `returns`: the library returns this field of the result alone. `computes`: the library also takes a function of the
+    current value. `waits`: the command runs again while its ticket is in the queue. `repeats`: the task takes a request
+    id. `overwrites`: all surfaces except the library require expected_version or force. `tool`: its name on these
+    surfaces. `has_spaces`: it touches only namespaces, in arguments and results with that name, so callers in a space
+    may use it. `registered`: whether it becomes a method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -67,12 +67,14 @@ class Operation(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls, name: str = "", positional: str = "", tool: str = "", registered: bool = True, **options: Any
+        cls, name: str = "", positional: str | None = None, tool: str = "", registered: bool = True, **options: Any
     ) -> None:
         if strange := options.keys() - Operation.__annotations__:
             raise TypeError(f"{min(strange)}: is not an option of a declaration")
         if name:
-            cls.name, cls.tool, cls.positional = name, tool or name, tuple(positional.split())
+            in_path = re.findall(r"\{(\w+)\}", options.get("route", ""))
+            cls.name, cls.tool = name, tool or name
+            cls.positional = tuple(in_path if positional is None else positional.split())
             for option, value in options.items():
                 setattr(cls, option, value)
             if registered:
@@ -90,6 +92,8 @@ class Operation(BaseModel):
 
 class Command(Operation):
     """An operation that changes the store."""
+
+    scope: ClassVar[str] = "write"
 
     def reads(self) -> Reads:
         raise NotImplementedError
