@@ -19,7 +19,7 @@ from holdlog.adapters.operations.conversation import AgentResult, Message
 from holdlog.adapters.operations.steps import take_steps
 from holdlog.adapters.operations.threads import ThreadRead, WriteThread
 from holdlog.adapters.python.base import Handle
-from holdlog.adapters.python.calls import ATTEMPTS, LONGEST_PAUSE, PAUSE, read_pages
+from holdlog.adapters.python.calls import ATTEMPTS, LONGEST_PAUSE, PAUSE, read_list
 from holdlog.adapters.python.store import StateStore
 from holdlog.domain.names import THREAD_DATA, check_prefix
 from holdlog.domain.refusals import ConflictError, InvalidError
@@ -132,8 +132,7 @@ class State(Generic[T]):
 
     def refresh(self) -> bool:
         """Read the current data. Returns whether they differ."""
-        pages = take_steps(read_pages(f"{THREAD_DATA}{self.thread_id}"), self._store._engine)
-        records = [record for page in pages for record in page.records]
+        records = take_steps(read_list(f"{THREAD_DATA}{self.thread_id}"), self._store._engine)
         versions, self._versions = self._versions, {record.key: record.version for record in records}
         self._values = {record.key: record.value for record in records}
         return versions != self._versions
