@@ -30,6 +30,8 @@ from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
 MAX_LIMIT: Final = 1000
 """Rows of a page."""
+WAITS: Final = ("wait_seconds", "timeout_seconds")
+"""The argument that says how long a call waits has one of these names."""
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 """All operations by name: surfaces are derived from them."""
 
@@ -132,7 +134,8 @@ class BlockingQuery(Query):
         return (ALL,)
 
     def find_timeout(self) -> float:
-        raise NotImplementedError
+        """For how many seconds."""
+        return float(next(getattr(self, name) for name in WAITS if name in type(self).model_fields))
 
     def give_up(self, reader: Reader, elapsed: float) -> Any:
         """The result after waiting `elapsed` seconds."""

@@ -211,9 +211,6 @@ class WaitFor(
             return ("claim:",)
         return tuple(f"claim:{name}" for name in list_covering(self.resource))
 
-    def find_timeout(self) -> float:
-        return self.timeout_seconds
-
     def read(self, reader: Reader) -> Available | Wait:
         board = read_board(reader, Reads(resources=(self.resource,)))
         result = describe_resource(self.resource, None, board)

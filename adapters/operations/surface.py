@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operations.base import Condition, Operation, Query
+from holdlog.adapters.operations.base import WAITS, Condition, Operation, Query
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.steps import Steps, execute
@@ -19,7 +19,6 @@ from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import InvalidError
 
-WAITS: Final = ("wait_seconds", "timeout_seconds")
 MAX_TEXT: Final = 1_000_000
 """Characters of a list or object that is sent as text."""
 _PLAIN: Final = {"true": True, "false": False}

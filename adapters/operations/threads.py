@@ -101,9 +101,6 @@ class ThreadRead(BlockingQuery, name="thread_read", group="threads", route="GET 
     def list_topics(self) -> tuple[str, ...]:
         return (thread_stream(self.thread_id),)
 
-    def find_timeout(self) -> float:
-        return self.wait_seconds
-
     def read(self, reader: Reader) -> ThreadPage | NoThread | Wait:
         page = self.give_up(reader, 0)
         is_empty = isinstance(page, NoThread) or not page.items

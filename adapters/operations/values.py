@@ -351,9 +351,6 @@ class Watch(
     def list_topics(self) -> tuple[str, ...]:
         return (value_stream(self.namespace, self.key),)
 
-    def find_timeout(self) -> float:
-        return self.timeout_seconds
-
     def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:
         rows = reader.read(sql.RECORD, {"stream": value_stream(self.namespace, self.key)})
         if not rows:
