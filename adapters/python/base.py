@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import require_label, require_session
+from holdlog.adapters.engine.conversations import require_session, require_text
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.async_steps import AsyncSteps
@@ -54,7 +54,7 @@ class Handle:
         is_shared = session is not None
         session = secrets.token_hex(8) if session is None else require_session(session)
         if correlation_id is not None:
-            correlation_id = require_label("correlation_id", correlation_id)
+            correlation_id = require_text("correlation_id", correlation_id)
         self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle(), is_shared=is_shared)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
@@ -66,7 +66,7 @@ class Handle:
         arguments.pop("self", None)
         if (request_id := arguments.pop("request_id", None)) is None:
             return self._caller
-        return self._caller._replace(request_id=require_label("request_id", request_id))
+        return self._caller._replace(request_id=require_text("request_id", request_id))
 
     def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:

@@ -14,6 +14,7 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from holdlog.adapters.engine.conversations import require_text
 from holdlog.adapters.operations.base import describe
 from holdlog.adapters.operations.conversation import AgentResult, Message
 from holdlog.adapters.operations.steps import take_steps
@@ -233,19 +234,11 @@ class State(Generic[T]):
     ) -> ThreadWritten:
         """Write everything in one transaction, and change the view of the data."""
         namespace = f"{THREAD_DATA}{self.thread_id}"
-        operations = [
-            {
-                "op": "set",
-                "namespace": namespace,
-                "key": key,
-                "value": value,
-                "expected_version": self._versions.get(_check_key(key), 0),
-            }
-            for key, value in values.items()
-        ] + [
-            {"op": "discard", "namespace": namespace, "key": key, "expected_version": self._versions[key]}
-            for key in removed
-        ]
+        operations: list[dict[str, Any]] = [{"op": "set", "key": key, "value": values[key]} for key in values]
+        operations += [{"op": "discard", "key": key} for key in removed]
+        for operation in operations:
+            expected = self._versions.get(_check_key(operation["key"]), 0)
+            operation.update(namespace=namespace, expected_version=expected)
         items = {"messages": list(messages), "results": list(results), "clears_results": clears}
         arguments = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
         written: ThreadWritten = self._store._engine.run(WriteThread.parse(arguments | items), self._store._caller)
@@ -283,12 +276,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 def _check_key(key: Any) -> str:
     """The key in NFC, as the store has it. Raises InvalidError."""
-    try:
-        if isinstance(key, str):
-            return check_prefix(key)
-    except ValueError as error:
-        raise InvalidError(f"key: {error}") from None
-    raise InvalidError("key: must be a text")
+    return require_text("key", key, check_prefix)
 
 
 def _check(kind: type[M], value: Any) -> M:
