@@ -3,7 +3,7 @@
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -123,10 +123,6 @@ class Calls(AsyncSteps):
         self.quota = Quota(settings.open_tokens, settings.space_bytes, self._read, self._submit)
         self.metrics = Metrics(engine)
         self.ending = asyncio.Event()
-
-    async def in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that blocks."""
-        return await self._in_pool(function, *arguments)
 
     def make_surface(self, prefix: str) -> Surface:
         """A surface whose texts name operations with a prefix."""

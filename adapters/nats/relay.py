@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from typing import Final
 
 from nats.aio.client import Client
@@ -53,10 +54,7 @@ class Relay:
         Raises NatsError if the server refuses the credentials, or if the stream is that of another history; StoreError.
         """
         target = read_position(self._store) if once else None
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._news.set)
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._news.set)
 
         async def end() -> None:
             self._news.set()
