@@ -116,13 +116,7 @@ class Surface:
 
 def find_wait(operation: Operation) -> str | None:
     """The argument that says how long the call waits, if it does."""
-    name = _find_argument(type(operation))
-    return name if name is not None and getattr(operation, name) else None
-
-
-@cache
-def _find_argument(kind: type[Operation]) -> str | None:
-    return next((name for name in WAITS if name in kind.model_fields), None)
+    return next((name for name in WAITS if getattr(operation, name, None)), None)
 
 
 def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:
