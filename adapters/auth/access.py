@@ -143,9 +143,8 @@ def respond(access: Access, operation: Any, caller: Caller, surface: Surface) ->
     response = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
     while not access.sees_end(response):
         argument = "after_key" if "namespaces" in response else "after"
-        operation = operation.model_copy(
-            update={argument: response["next_after"], "limit": min(2 * operation.limit, MAX_LIMIT)}
-        )
+        place = {argument: response["next_after"], "limit": min(2 * operation.limit, MAX_LIMIT)}
+        operation = operation.model_copy(update=place)
         more = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
         response = more | {name: response[name] + more[name] for name in ROWS if name in more}
     return response
@@ -163,9 +162,8 @@ def _respond_in_space(access: Access, operation: Any, caller: Caller, surface: S
 
 def _add(operation: Any, label: str) -> Any:
     if isinstance(operation, List) and operation.namespace is None:
-        return operation.model_copy(
-            update={"prefix": label + operation.prefix, "after_key": label + (operation.after_key or "")}
-        )
+        names = {"prefix": label + operation.prefix, "after_key": label + (operation.after_key or "")}
+        return operation.model_copy(update=names)
     steps = getattr(operation, "operations", None)
     if steps is not None:
         return operation.model_copy(update={"operations": [_add(step, label) for step in steps]})

@@ -56,12 +56,9 @@ def read_options(issuer: str | None, audience: str | None, url: str | None) -> J
     """The verifier that the options describe. Raises InvalidError."""
     if issuer is None and audience is None and url is None:
         return None
-    for name, text in (("issuer", issuer), ("audience", audience), ("jwks-url", url)):
-        if not text:
-            raise InvalidError(f"--jwt-{name}: is missing; JWT need --jwt-issuer, --jwt-audience and --jwt-jwks-url")
-    assert issuer is not None
-    assert audience is not None
-    assert url is not None
+    if not (issuer and audience and url):
+        name = "issuer" if not issuer else "audience" if not audience else "jwks-url"
+        raise InvalidError(f"--jwt-{name}: is missing; JWT need --jwt-issuer, --jwt-audience and --jwt-jwks-url")
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise InvalidError("--jwt-jwks-url: must start with https://, as anybody who changes the keys gets access")

@@ -62,9 +62,7 @@ def run(words: list[str]) -> int:
     if not options.message:
         raise InvalidError("-m: is missing; describe the commit with -m TEXT")
     try:
-        repository = locate(os.getcwd())
-        if repository is None:
-            raise InvalidError("this folder is not in a worktree of git")
+        repository = _require_repository()
         with closing(open_to_read(options)) as engine:
             ownership = Ownership(engine.store, _find_session(engine.store, options), identify_host())
             files = sort_dirty(ownership, find_names(options), repository)
@@ -84,12 +82,8 @@ def run(words: list[str]) -> int:
 
 def list_dirty_files(words: list[str]) -> int:
     """`holdlog claims --dirty`: the files that differ from the last commit, and whose they are."""
-    options = Parser("claims --dirty", "List the files that git has not committed, and whose they are.").parse_args(
-        words
-    )
-    repository = locate(os.getcwd())
-    if repository is None:
-        raise InvalidError("--dirty: this folder is not in a worktree of git")
+    parser = Parser("claims --dirty", "List the files that git has not committed, and whose they are.")
+    options, repository = parser.parse_args(words), _require_repository()
     with closing(open_to_read(options)) as engine:
         ownership = Ownership(engine.store, HolderId("", ""), identify_host())
         files = sort_dirty(ownership, find_names(options), repository)
@@ -102,10 +96,8 @@ def list_dirty_files(words: list[str]) -> int:
         print_json({"status": "ok", "files": rows})
         return 0
     owners = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
-    print_text(
-        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), owners.get(it["path"], "")) for it in rows])
-        or "git has committed everything here"
-    )
+    cells = [(it["path"], it["status"].strip(), it.get("agent", ""), owners.get(it["path"], "")) for it in rows]
+    print_text(show_table(cells) or "git has committed everything here")
     return 0
 
 
@@ -132,6 +124,12 @@ def sort_dirty(ownership: Ownership, workspaces: Workspaces, repository: Reposit
         files.own.remove(path)
         files.unknown.append(path)
     return files
+
+
+def _require_repository() -> Repository:
+    if (repository := locate(os.getcwd())) is None:
+        raise InvalidError("this folder is not in a worktree of git")
+    return repository
 
 
 def _build_parser() -> Parser:

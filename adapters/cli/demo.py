@@ -58,11 +58,8 @@ def _run_hook(folder: str, event: str, session: str) -> str:
 
 def _share_value(store: StateStore) -> None:
     print("\n2. A value has a version, so nobody overwrites what they have not read.\n")
-    _say(
-        "ann",
-        "$ holdlog set campaign budget 2000 --version 0",
-        store.set("campaign", "budget", 2000, updated_by="ann").status,
-    )
+    created = store.set("campaign", "budget", 2000, updated_by="ann")
+    _say("ann", "$ holdlog set campaign budget 2000 --version 0", created.status)
     read = store.get("campaign", "budget")
     _say("ann", "$ holdlog get campaign budget", f"{read.value}, version {read.version}")
     _say("bob", "$ holdlog get campaign budget", f"{read.value}, version {read.version}")
@@ -75,11 +72,8 @@ def _share_value(store: StateStore) -> None:
         actual = f"{detail.actual_updated_by} wrote {detail.actual_value} as version {detail.actual_version}"
         _say("ann", "$ holdlog set campaign budget 2500 --version 1", f"conflict: {actual}")
         merged = store.set("campaign", "budget", 2000, updated_by="ann", expected_version=detail.actual_version)
-        _say(
-            "ann",
-            "$ holdlog set campaign budget 2000 --version 2",
-            f"ok, version {merged.version}: merged, nothing was lost",
-        )
+        result = f"ok, version {merged.version}: merged, nothing was lost"
+        _say("ann", "$ holdlog set campaign budget 2000 --version 2", result)
 
 
 def _claim_name(store: StateStore) -> None:
@@ -91,11 +85,8 @@ def _claim_name(store: StateStore) -> None:
     store.release("api", agent="ann", outcome="modified", note="/v2/users works")
     _say("ann", "$ holdlog release api --outcome modified", "released")
     then: Any = store.claim("api", agent="bob")
-    _say(
-        "bob",
-        "$ holdlog claim api",
-        f"claimed; {then.previous_holder} {then.previous_outcome} it: {then.previous_note}",
-    )
+    before = f"{then.previous_holder} {then.previous_outcome} it: {then.previous_note}"
+    _say("bob", "$ holdlog claim api", f"claimed; {before}")
     guard = [{"resource": "api", "version": claim.version}]
     try:
         store.set("build", "api", "ready", updated_by="ann", guard=guard)

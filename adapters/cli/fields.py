@@ -15,19 +15,9 @@ from holdlog.adapters.operations.base import Operation
 from holdlog.domain.names import AUTHORS
 from holdlog.domain.refusals import InvalidError
 
-_ALIASES: Final = {
-    "expected_version": "--version",
-    "since_version": "--since",
-    "lease_seconds": "--lease",
-    "wait_seconds": "--wait",
-    "timeout_seconds": "--timeout",
-    "ttl_seconds": "--ttl",
-    "correlation_id": "--correlation",
-    "after_key": "--after",
-    "before_version": "--before",
-    "start": "--from",
-    "end": "--to",
-}
+_ALIASES: Final = {"expected_version": "version", "correlation_id": "correlation", "start": "from", "end": "to"}
+_ENDING: Final = re.compile("_(seconds|version|key)$")
+"""What a person need not type: `--wait` is `--wait-seconds`."""
 _METAVAR_OF_NAME: Final = {"start": "FROM", "end": "TO", "operations": "FILE", "checkpoint": "FILE"}
 _HELP: Final = {
     "operations": "a JSON list of steps; - is standard input",
@@ -49,7 +39,7 @@ _PLAIN_HELP: Final = {
     "value": "JSON, or a plain text; - is standard input",
 }
 """Help of arguments whose field has no description."""
-_OPTION_OF_NAME: Final = {"older_than_seconds": ("--older-than", read_duration, "AGE")}
+_OPTION_OF_NAME: Final = {"older_than_seconds": (read_duration, "AGE")}
 _METAVAR_OF_TYPE: Final[dict[Any, str]] = {int: "N", float: "SECONDS"}
 _CONDITION: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 _ITEM: Final = re.compile(r"\.\d+")
@@ -89,13 +79,10 @@ def name_metavar(name: str) -> str:
 def list_names(kind: type[Operation], name: str) -> list[str]:
     """The names of an option: the name of the field, and its alias if it has one."""
     field = kind.model_fields[name]
-    names = [f"--{(field.alias or name).replace('_', '-')}"]
-    alias = _ALIASES.get(name) if name != "after_key" or "after" not in kind.model_fields else None
-    if name in AUTHORS and field.is_required():
-        alias = "--by"
-    if name in _OPTION_OF_NAME:
-        alias = _OPTION_OF_NAME[name][0]
-    return [*names, alias] if alias is not None else names
+    full = field.alias or name
+    short = "by" if name in AUTHORS and field.is_required() else _ALIASES.get(name) or _ENDING.sub("", full)
+    names = [full] if short in kind.model_fields else [full, short]
+    return [f"--{it.replace('_', '-')}" for it in dict.fromkeys(names)]
 
 
 def collect(kind: type[Operation], options: argparse.Namespace) -> dict[str, Any]:
@@ -194,7 +181,7 @@ def _make_option(kind: type[Operation], name: str, field: FieldInfo) -> dict[str
     if annotation is bool:
         return options | {"action": "store_true"}
     if name in _OPTION_OF_NAME:
-        return options | {"type": _OPTION_OF_NAME[name][1], "metavar": _OPTION_OF_NAME[name][2]}
+        return options | {"type": _OPTION_OF_NAME[name][0], "metavar": _OPTION_OF_NAME[name][1]}
     if get_origin(annotation) is Literal:
         return options | {"choices": get_args(annotation), "metavar": name.upper()}
     last = name.removesuffix("_id").rpartition("_")[2].upper()

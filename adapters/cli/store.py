@@ -9,7 +9,7 @@ from contextlib import suppress
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.texts import NEXT_STEP, print_note
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import list_candidates, require_label, require_session
+from holdlog.adapters.engine.conversations import list_candidates, require_session, require_text
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder, read_variable
@@ -83,7 +83,7 @@ def find_caller(
         session = candidates[0].session
         agent = os.environ.get("HOLDLOG_AGENT") or candidates[0].name
     texts = {"--request-id": get("caller_request_id"), "--correlation": correlation}
-    request_id, correlation_id = (require_label(name, text) if text else None for name, text in texts.items())
+    request_id, correlation_id = (require_text(name, text) if text else None for name, text in texts.items())
     session = session or _find_session(has_own_session, len(candidates) > 1)
     return Caller(session, None, request_id, correlation_id, host), agent
 

@@ -5,6 +5,7 @@ Liveness, not history: rows of the table `conversations`, which are in no event.
 
 import json
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -52,11 +53,11 @@ class Conversation(NamedTuple):
         return self._asdict() | texts
 
 
-def require_label(name: str, text: Any) -> str:
-    """A session, request id or correlation id, as the caller passes it in this argument. Raises InvalidError."""
+def require_text(name: str, text: Any, check: Callable[[str], str] = check_label) -> str:
+    """A text that the caller passes in this argument, as its check returns it. Raises InvalidError."""
     try:
         if isinstance(text, str):
-            return check_label(text)
+            return check(text)
     except ValueError as error:
         raise InvalidError(f"{name}: {error}") from None
     raise InvalidError(f"{name}: must be a text")
@@ -64,7 +65,7 @@ def require_label(name: str, text: Any) -> str:
 
 def require_session(text: Any, name: str = "session") -> str:
     """A session that the caller names itself. Raises InvalidError."""
-    if (session := require_label(name, text)).startswith(RECEIPT):
+    if (session := require_text(name, text)).startswith(RECEIPT):
         raise InvalidError(f"{name}: must not begin with {RECEIPT}; pass a receipt as receipt")
     return session
 

@@ -28,14 +28,14 @@ class Waiters:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self.by_topic: dict[str, list[Callable[[], None]]] = {}
+        self.by_topic: dict[str, list[Callable[[], object]]] = {}
         self._position: int | None = None
         """Waiters have been woken for all events up to this position; None if there were no waiters since."""
         self._listener: Listener | None = None
         self._closed = False
 
     @contextmanager
-    def subscribe(self, topics: tuple[str, ...], wake: Callable[[], None]) -> Iterator[None]:
+    def subscribe(self, topics: tuple[str, ...], wake: Callable[[], object]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of one of the topics."""
         with self._lock:
             if self._listener is None and not self._closed:
@@ -95,7 +95,7 @@ class Waiters:
         _call(wakes)
 
 
-def _call(wakes: Iterable[Callable[[], None]]) -> None:
+def _call(wakes: Iterable[Callable[[], object]]) -> None:
     for wake in wakes:
         with suppress(RuntimeError):  # its event loop is closed
             wake()

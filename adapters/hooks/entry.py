@@ -13,17 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.calls import (
-    HookCall,
-    InputError,
-    Output,
-    find_call_targets,
-    find_folder,
-    merge,
-    parse,
-    read_json,
-    render,
-)
+from holdlog.adapters.hooks import calls
+from holdlog.adapters.hooks.calls import HookCall, InputError, Output
 from holdlog.adapters.hooks.places import Place, Places, Server, read_server
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, show
 
@@ -99,24 +90,24 @@ class Hook:
         """The output for the host."""
         try:
             with _limit():
-                self._handle(read_json(_read()), event)
+                self._handle(calls.read_json(_read()), event)
         except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
             problem = self._report(error)
             if self._call is None:  # the host is unknown: use the form that most hosts read
                 return {"systemMessage": f"holdlog: {problem}; this call is not guarded."}
             if self._output.decision != "deny":
                 self._output = self._warn(problem)
-        return render(self._call, self._output) if self._call is not None else {}
+        return calls.render(self._call, self._output) if self._call is not None else {}
 
     def _handle(self, fields: Any, event: str | None) -> None:
         _enter(fields)
         places = Places(os.environ, os.getcwd())
         self._own = places.own
         try:
-            call = self._call = parse(fields, event)
+            call = self._call = calls.parse(fields, event)
             if call is None or (self._own is not None and needs_nothing(call, self._own.store)):
                 return
-            call = self._call = call._replace(targets=find_call_targets(call, fields))
+            call = self._call = call._replace(targets=calls.find_call_targets(call, fields))
         except InputError:
             if self._own is None and isinstance(fields, dict):
                 return  # holdlog is not used in this folder, so the input does not concern it
@@ -140,7 +131,7 @@ class Hook:
                 for work in works[:-1]:
                     work.release()
                 return
-            self._output = merge(self._output, output)
+            self._output = calls.merge(self._output, output)
             if call.event in _FOLLOWED and place == self._own and works:
                 queue += [(it, []) for it in works[0].list_places() if it not in parts and os.path.lexists(it.store)]
 
@@ -169,7 +160,7 @@ class Hook:
         if is_own or not output.text or self._call.event != "pre-edit":
             return output
         folder = show(os.path.relpath(place.root, self._call.folder)[:MAX_SHOWN])  # the agent works elsewhere
-        return merge(output, Output(f"The repository in {folder} has its own store: run holdlog there."))
+        return calls.merge(output, Output(f"The repository in {folder} has its own store: run holdlog there."))
 
     def _forward(self, server: Server, work: "Work", output: Output) -> Output:
         """Forward a call that the local store allows to the server of the repository."""
@@ -178,10 +169,10 @@ class Hook:
         try:
             remote = forward(server, work)
         except Exception as error:
-            return merge(output, self._warn(self._report(error), " against agents on other hosts"))
+            return calls.merge(output, self._warn(self._report(error), " against agents on other hosts"))
         if remote.decision == "deny":
             work.release()
-        return merge(remote, output)
+        return calls.merge(remote, output)
 
     # --- failures
 
@@ -209,7 +200,7 @@ class Hook:
 
 def _enter(fields: Any) -> None:
     """Go to the folder in which the agent works. If it is gone, stay in the one in which the hook started."""
-    if isinstance(fields, dict) and (folder := find_folder(fields)):
+    if isinstance(fields, dict) and (folder := calls.find_folder(fields)):
         try:
             os.chdir(folder)
         except (OSError, ValueError):

@@ -5,6 +5,7 @@ whether a word is a path is looked up below the folder of the command. docs/git.
 """
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -434,12 +435,10 @@ def _stash(call: _Call) -> list[GitAction]:
 
 def _entry(word: str | None) -> str:
     """An entry of the stash in the form stash@{0}. Raises _UnknownError, such as for stash@{yesterday}."""
-    number = (
-        _require_known(word).removeprefix("refs/").removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
-    )
-    if not number.isdecimal():
+    number = re.fullmatch(r"(?:refs/)?(?:stash)?(?:@\{)?(\d*)\}?", _require_known(word))
+    if number is None:
         raise _UnknownError
-    return f"stash@{{{int(number)}}}"
+    return f"stash@{{{int(number[1] or 0)}}}"
 
 
 def _step(call: _Call) -> list[GitAction]:

@@ -29,17 +29,8 @@ from holdlog.adapters.hooks.edits import (
 )
 from holdlog.adapters.hooks.places import SERVER_FILE, TOKEN, Server, read_server
 from holdlog.adapters.hooks.remote import post
+from holdlog.adapters.operating_system import location
 from holdlog.adapters.operating_system.files import escape
-from holdlog.adapters.operating_system.location import (
-    OUR_FOLDER,
-    find_main,
-    find_repository,
-    find_state_folder,
-    find_store,
-    list_linked,
-    prepare_folder,
-    read_variable,
-)
 from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
@@ -89,7 +80,7 @@ def run(words: list[str]) -> int:
         print_text(remark)
     if not (planned.edits or planned.problems or planned.remarks):
         print_text("nothing that init added is left here" if options.undo else "everything is set up already")
-    if planned.edits and os.path.basename(os.path.dirname(store)) == OUR_FOLDER and not options.undo:
+    if planned.edits and os.path.basename(os.path.dirname(store)) == location.OUR_FOLDER and not options.undo:
         print_text(f"without a git repository, all that is below {project.root} shares one store, {store}")
     if (planned.edits and not _confirm(planned.edits, project, options)) or options.print:
         print_text("nothing was written")
@@ -107,12 +98,12 @@ def run(words: list[str]) -> int:
 def find_project() -> tuple[Project, str]:
     """The project around the working folder, and the place of its store."""
     folder = os.path.realpath(os.getcwd())
-    repository = find_repository(folder, None)
+    repository = location.find_repository(folder, None)
     root = folder if repository is None else repository.folder
     command = sys.argv[0] if not shutil.which("holdlog") and os.path.basename(sys.argv[0]) == "holdlog" else "holdlog"
-    store = find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
-    if os.path.dirname(store) == os.path.realpath(find_state_folder(os.environ)):
-        store = os.path.join(root, OUR_FOLDER, os.path.basename(store))
+    store = location.find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
+    if os.path.dirname(store) == os.path.realpath(location.find_state_folder(os.environ)):
+        store = os.path.join(root, location.OUR_FOLDER, os.path.basename(store))
     return Project(root, os.path.expanduser("~"), command, read_server(store)), store
 
 
@@ -206,7 +197,7 @@ def _read_server_option(options: Namespace) -> Server:
         raise InvalidError("--url: must be the address of a server, such as http://127.0.0.1:8420")
     url = re.sub(r"/*(?:mcp|hook)?/*$", "", options.url)
     if options.token_file is None:
-        return Server(url, TOKEN * bool(read_variable("token")))
+        return Server(url, TOKEN * bool(location.read_variable("token")))
     path = os.path.realpath(os.path.expanduser(options.token_file))
     if os.stat(path).st_mode & 0o077:
         raise InvalidError(f"--token-file: other users can read it; run: chmod 600 {shlex.quote(path)}")
@@ -245,10 +236,10 @@ def _find_clients(project: Project, options: Namespace) -> list[str]:
 
 def _list_roots(project: Project) -> list[str]:
     """The worktrees of the repository, this one first."""
-    repository = find_repository(project.root, None)
+    repository = location.find_repository(project.root, None)
     if repository is None:
         return [project.root]
-    roots = [project.root, find_main(repository) or project.root, *list_linked(repository).values()]
+    roots = [project.root, location.find_main(repository) or project.root, *location.list_linked(repository).values()]
     return list(dict.fromkeys(roots))
 
 
@@ -305,7 +296,7 @@ def _find_exclude(
     roots: Sequence[str], created: Sequence[str], targets: Sequence[str], options: Namespace
 ) -> Target | None:
     """Git's local exclude file, with the files that init creates: so `git status` does not list them."""
-    repository = find_repository(roots[0], None)
+    repository = location.find_repository(roots[0], None)
     if repository is None:
         return None
 
@@ -327,7 +318,7 @@ def _find_exclude(
 
 def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iterator[Target]:
     """The hooks of git: one sets up each new worktree, one checks claims before a commit."""
-    repository = find_repository(project.root, None)
+    repository = location.find_repository(project.root, None)
     if repository is None:
         return
     done = subprocess.run(
@@ -390,7 +381,7 @@ def _shorten(path: str, project: Project) -> str:
 
 def _prepare_store(store: str) -> None:
     """Create the store, if it is missing: without one, hooks do nothing. Raises StoreError."""
-    prepare_folder(store, os.environ)
+    location.prepare_folder(store, os.environ)
     if not os.path.lexists(store):
         open_engine(store).close()
 

@@ -8,19 +8,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.operating_system import location
 from holdlog.adapters.operating_system.files import is_missing
-from holdlog.adapters.operating_system.location import (
-    MAX_POINTER_BYTES,
-    STORE_FILE,
-    find_home,
-    find_own_folder,
-    find_start,
-    find_store,
-    go_up,
-    is_url,
-    read_repository,
-    read_variable,
-)
 from holdlog.adapters.policy.in_force import FILE
 from holdlog.domain.refusals import StoreError
 
@@ -46,7 +35,7 @@ class Server(NamedTuple):
 def read_server(store: str) -> Server | None:
     """The server that `holdlog init --url` wrote into a file next to the store, which git does not track."""
     with suppress(OSError, ValueError), open(f"{os.path.dirname(store)}/{SERVER_FILE}", encoding="utf-8") as file:
-        lines = [line for line in file.read(MAX_POINTER_BYTES).splitlines() if line and line[0] != "#"]
+        lines = [line for line in file.read(location.MAX_POINTER_BYTES).splitlines() if line and line[0] != "#"]
         return Server(*lines[:2]) if lines else None
     return None
 
@@ -56,23 +45,23 @@ class Places:
 
     def __init__(self, environ: Mapping[str, str], folder: str) -> None:
         """`folder`: where the agent works. Raises StoreError, InvalidError."""
-        self._home = find_home(environ)
-        self._start = find_start(environ, folder)
-        named = read_variable("db")
-        self.named = None if named in (None, ":memory:") else find_store(named, environ, folder)
+        self._home = location.find_home(environ)
+        self._start = location.find_start(environ, folder)
+        named = location.read_variable("db")
+        self.named = None if named in (None, ":memory:") else location.find_store(named, environ, folder)
         """Where the store is, if the user has named it."""
         self.own = self.find(self._start)
 
     def find(self, folder: str) -> Place | None:
         """The place of a folder, whose path must contain no links; None if holdlog is not used there."""
         if self.named is not None:
-            is_used = is_url(self.named) or not is_missing(self.named)
+            is_used = location.is_url(self.named) or not is_missing(self.named)
             return Place(self.named, self._start) if is_used else None
-        for around in go_up(folder, self._home):
+        for around in location.go_up(folder, self._home):
             if (place := _read_place(around)) is not None and os.path.dirname(place.store) != f"{self._home}/holdlog":
                 return place
-        own = find_own_folder(folder, self._home)
-        store = f"{own}/{STORE_FILE}"
+        own = location.find_own_folder(folder, self._home)
+        store = f"{own}/{location.STORE_FILE}"
         return Place(os.path.realpath(store), os.path.dirname(own)) if own and not is_missing(store) else None
 
     def split(self, call: HookCall) -> dict[Place, list[str]]:
@@ -94,10 +83,10 @@ class Places:
 def _read_place(folder: str) -> Place | None:
     """The repository with this root, if it uses holdlog. A broken one is part of the repository around it."""
     try:
-        repository = read_repository(folder)
+        repository = location.read_repository(folder)
     except StoreError:
         return None
     if repository is None:
         return None
-    store = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
+    store = os.path.realpath(f"{repository.common}/holdlog/{location.STORE_FILE}")
     return Place(store, folder) if not is_missing(store) or os.path.isfile(f"{folder}/{FILE}") else None

@@ -454,9 +454,8 @@ class Work:
 
     def _begins_call(self) -> bool:
         """Whether the call counts as open until its end is reported: a command that only reads does not."""
-        return (
-            not self.call.command or self.call.targets.reports or bool(self.call.targets.git or self.call.targets.paths)
-        )
+        targets = self.call.targets
+        return not self.call.command or targets.reports or bool(targets.git or targets.paths)
 
     def _note_once(self, fact: str) -> bool:
         """Record that a fact is reported to the agent. Returns False if it already was."""

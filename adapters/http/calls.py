@@ -3,9 +3,9 @@
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from starlette.responses import Response
 from starlette.types import Receive
@@ -13,7 +13,7 @@ from starlette.types import Receive
 from holdlog.adapters.auth.access import Access, respond
 from holdlog.adapters.auth.authenticate import Authenticator, JwtVerifier
 from holdlog.adapters.auth.quota import Quota
-from holdlog.adapters.engine.conversations import require_label, require_session
+from holdlog.adapters.engine.conversations import require_session, require_text
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import LOG, Metrics
 from holdlog.adapters.operations.async_steps import AsyncSteps
@@ -23,6 +23,9 @@ from holdlog.adapters.operations.surface import Names, Surface, find_wait
 from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.settings import Settings
 
 CODES: Final = {
     "error": 400,
@@ -59,17 +62,6 @@ def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> R
 
 QUICK: Final = 0.05
 """Seconds after which the client of a call is watched."""
-
-
-class Limits(NamedTuple):
-    """Times in seconds, sizes in bytes. `open_tokens`: how many tokens with a space of `space_bytes` callers may create
-    themselves."""
-
-    lease_seconds: float
-    max_wait: float
-    max_value_bytes: int
-    open_tokens: int
-    space_bytes: int
 
 
 class Cancellable:
@@ -121,31 +113,29 @@ class Calls(AsyncSteps):
     """What all routes share: the engine, who calls, and how operations are carried out. `ending` is set when the server
     ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
 
-    def __init__(self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, limits: Limits) -> None:
+    def __init__(
+        self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, settings: "Settings"
+    ) -> None:
         self._engine = self.engine = engine
-        self.names, self.limits = names, limits
+        self.names, self.settings = names, settings
         self.surface = self.make_surface("")
         self.authenticator = Authenticator(self._read, jwt, is_open)
-        self.quota = Quota(limits.open_tokens, limits.space_bytes, self._read, self._submit)
+        self.quota = Quota(settings.open_tokens, settings.space_bytes, self._read, self._submit)
         self.metrics = Metrics(engine)
         self.ending = asyncio.Event()
 
-    async def in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that blocks."""
-        return await self._in_pool(function, *arguments)
-
     def make_surface(self, prefix: str) -> Surface:
         """A surface whose texts name operations with a prefix."""
-        return Surface(self.engine, self.names, self.limits.max_wait, lambda name: prefix + name)
+        return Surface(self.engine, self.names, self.settings.max_wait, lambda name: prefix + name)
 
     def name_caller(self, access: Access, session: str | None, request_id: Any, correlation_id: Any) -> Caller:
         """Who makes a call, in a session or without one. Raises InvalidError."""
         if request_id is not None:
-            request_id = require_label("request_id", request_id)
+            request_id = require_text("request_id", request_id)
             request_id = request_id if access.space is None else f"{access.space}/{request_id}"
         if correlation_id is not None:
-            correlation_id = require_label("correlation_id", correlation_id)
-        lease = round(self.limits.lease_seconds * SECOND)
+            correlation_id = require_text("correlation_id", correlation_id)
+        lease = round(self.settings.lease_seconds * SECOND)
         caller = Caller("", access.principal, request_id, correlation_id, lease=lease)
         if session is None:
             return caller._replace(session=RECEIPT + secrets.token_hex(8), is_anonymous=True)

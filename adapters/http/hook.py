@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdlog.adapters.auth.access import Access
-from holdlog.adapters.engine.conversations import name_session, shorten_id
+from holdlog.adapters.engine.conversations import name_session, require_text, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
 from holdlog.adapters.http.calls import SAFE, Calls, fail
@@ -72,11 +72,8 @@ class RemoteWork:
         self._engine, self._names, self._call = calls.engine, calls.names, call
         self._root = os.path.abspath(options.get("root") or call.folder)
         name = f"{call.client}-{shorten_id(call.session)}" + (f"/{shorten_id(call.agent)}" if call.agent else "")
-        try:
-            self.name = check_agent(options.get("agent", name))
-        except ValueError as error:
-            raise InvalidError(f"agent: {error}") from None
-        lease = round(calls.limits.lease_seconds * SECOND)
+        self.name = require_text("agent", options.get("agent", name), check_agent)
+        lease = round(calls.settings.lease_seconds * SECOND)
         self._caller = Caller(name_session(call.session), access.principal, lease=lease, is_shared=True)
 
     def handle(self) -> Output:

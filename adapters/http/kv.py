@@ -53,8 +53,8 @@ class EchoValue:
             if request.method == "DELETE":
                 return await self._write(request, Delete, names | {"deleted_by": author})
             body = await request.body()
-            if len(body) > self._calls.limits.max_value_bytes:
-                return fail(413, f"body: must have at most {self._calls.limits.max_value_bytes} bytes")
+            if len(body) > self._calls.settings.max_value_bytes:
+                return fail(413, f"body: must have at most {self._calls.settings.max_value_bytes} bytes")
             if request.headers.get("content-encoding", "identity") != "identity":
                 return fail(415, "content-encoding: send the body as it is")
             value = {"value": _read_value(request, body), "ttl_seconds": _read_ttl(arguments.get("ttl", "0"))}
@@ -114,7 +114,7 @@ class EchoValue:
 
     async def _create_token(self, request: Request) -> Response:
         """A token with its own space, for anybody."""
-        if not self._calls.limits.open_tokens:
+        if not self._calls.settings.open_tokens:
             return fail(403, "this server creates no tokens; its operator can, or can start it with --open-tokens")
         if (await request.body()).strip() != NEW_TOKEN:
             raise InvalidError("body: must be token=new")

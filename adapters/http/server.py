@@ -17,7 +17,7 @@ from holdlog.adapters.auth.authenticate import read_options
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.http.application import build
-from holdlog.adapters.http.calls import Calls, Limits
+from holdlog.adapters.http.calls import Calls
 from holdlog.adapters.http.mcp import serve_mcp
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.tools import choose_groups
@@ -50,8 +50,7 @@ def serve(settings: "Settings") -> int:
         is_open = jwt is None and not settings.open_tokens and not engine.query(TokenList(limit=1)).tokens
         if is_open and not _is_loopback(settings.host):
             raise InvalidError("--host: other machines could reach this server; first run holdlog token create")
-        limits = Limits(*(getattr(settings, name) for name in Limits._fields))
-        calls = Calls(engine, names, jwt, is_open, limits)
+        calls = Calls(engine, names, jwt, is_open, settings)
         bound = bind(settings.host, settings.port)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # clients cause what it logs
         limit = max(MAX_LINE, ESCAPED * settings.max_value_bytes)

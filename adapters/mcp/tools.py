@@ -16,7 +16,7 @@ from mcp_types import Tool as ListedTool
 from pydantic import PrivateAttr
 
 import holdlog
-from holdlog.adapters.engine.conversations import require_label
+from holdlog.adapters.engine.conversations import require_text
 from holdlog.adapters.mcp.schemas import describe_arguments, describe_results
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
@@ -114,7 +114,7 @@ def read_labels(meta: Mapping[str, Any]) -> tuple[str | None, str | None, str | 
 
 def _read_label(name: str, meta: Mapping[str, Any]) -> str | None:
     label = meta.get(name)
-    return None if label is None else require_label(name, str(label) if type(label) is int else label)
+    return None if label is None else require_text(name, str(label) if type(label) is int else label)
 
 
 async def _report_progress() -> None:

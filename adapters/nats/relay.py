@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from typing import Final
 
 from nats.aio.client import Client
@@ -21,21 +22,9 @@ from holdlog.adapters.cli.store import open_to_read
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import ALL
+from holdlog.adapters.nats import messages
 from holdlog.adapters.nats.connection import RESPONSE_SECONDS, NatsError, Server, add_nats, find_url, run_until_signal
-from holdlog.adapters.nats.messages import (
-    BOOKMARK,
-    PREVIOUS,
-    STORE,
-    Row,
-    encode_event,
-    make_bookmark,
-    name_root,
-    name_stream,
-    name_subject,
-    read_bookmark,
-    read_events,
-    read_store_id,
-)
+from holdlog.adapters.nats.messages import BOOKMARK, PREVIOUS, STORE, Row
 from holdlog.adapters.operations.rows import read_position
 from holdlog.domain.refusals import HoldlogError, StoreError
 
@@ -56,8 +45,8 @@ class Relay:
         self._waiters = engine.waiters
         self._server = server
         self._news = asyncio.Event()
-        self._id = read_store_id(self._store)
-        self._stream = name_stream(self._id)
+        self._id = messages.read_store_id(self._store)
+        self._stream = messages.name_stream(self._id)
 
     async def run(self, once: bool = False) -> None:
         """Publish for ever, or `once` all that the log has now. Waits for a server that is down.
@@ -65,10 +54,7 @@ class Relay:
         Raises NatsError if the server refuses the credentials, or if the stream is that of another history; StoreError.
         """
         target = read_position(self._store) if once else None
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._news.set)
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._news.set)
 
         async def end() -> None:
             self._news.set()
@@ -86,7 +72,7 @@ class Relay:
             self._news.clear()
             if client.is_closed:
                 raise ConnectionError("the connection was lost")
-            if rows := read_events(self._store, position):
+            if rows := messages.read_events(self._store, position):
                 try:
                     await self._send(js, rows, client.max_payload)
                     position = rows[-1].position
@@ -103,11 +89,11 @@ class Relay:
         """Up to where the stream has the log. Raises NatsError if its last message is not from this log."""
         last = (await self._find_stream(js)).state.last_seq
         with suppress(NotFoundError):  # all messages were deleted
-            message = await js.get_last_msg(self._stream, f"{name_root(self._id)}.>")
+            message = await js.get_last_msg(self._stream, f"{messages.name_root(self._id)}.>")
             sequence, headers = message.seq or 0, message.headers or {}
             if headers.get(Header.MSG_ID.value) != f"{self._id}:{sequence}":
                 raise NatsError(f"the stream {self._stream} has a message of another program; {_REMEDY}")
-            if headers.get(BOOKMARK) != read_bookmark(self._store, sequence):
+            if headers.get(BOOKMARK) != messages.read_bookmark(self._store, sequence):
                 raise self._refuse_history()
         if last > read_position(self._store):
             raise self._refuse_history()
@@ -125,7 +111,7 @@ class Relay:
             config = StreamConfig(
                 name=self._stream,
                 description="events of a holdlog store",
-                subjects=[f"{name_root(self._id)}.>"],
+                subjects=[f"{messages.name_root(self._id)}.>"],
                 allow_direct=True,
                 metadata={STORE: self._id},
             )
@@ -148,18 +134,20 @@ class Relay:
         """The server stores messages that are on their way together in the order in which they were sent, or not."""
         if not rows:
             return
-        previous = read_bookmark(self._store, rows[0].position - 1) or ""
+        previous = messages.read_bookmark(self._store, rows[0].position - 1) or ""
         sent = []
         for row in rows:
-            bookmark = make_bookmark(row.position, row.digest)
+            bookmark = messages.make_bookmark(row.position, row.digest)
             headers = {
                 Header.MSG_ID.value: f"{self._id}:{row.position}",
                 Header.EXPECTED_LAST_SEQUENCE.value: str(row.position - 1),
                 BOOKMARK: bookmark,
                 PREVIOUS: previous,
             }
-            text = encode_event(row, self._id, max_payload)
-            sent.append(js.publish(f"{name_root(self._id)}.{name_subject(row.stream)}", text, headers=headers))
+            text = messages.encode_event(row, self._id, max_payload)
+            sent.append(
+                js.publish(f"{messages.name_root(self._id)}.{messages.name_subject(row.stream)}", text, headers=headers)
+            )
             previous = bookmark
         results = await asyncio.gather(*sent, return_exceptions=True)
         for row, result in zip(rows, results, strict=True):

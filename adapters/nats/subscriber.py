@@ -22,6 +22,7 @@ from holdlog.adapters.cli.store import MissingStoreError, has_store, is_named
 from holdlog.adapters.cli.texts import print_json, print_note
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.nats import messages
 from holdlog.adapters.nats.connection import (
     FAILURES,
     RESPONSE_SECONDS,
@@ -31,23 +32,7 @@ from holdlog.adapters.nats.connection import (
     find_url,
     run_until_signal,
 )
-from holdlog.adapters.nats.messages import (
-    BOOKMARK,
-    FOREIGN_SUBJECT,
-    PREVIOUS,
-    STORE,
-    Row,
-    check_pattern,
-    describe_event,
-    make_bookmark,
-    matches,
-    name_root,
-    name_stream,
-    name_subject,
-    read_bookmark,
-    read_events,
-    read_store_id,
-)
+from holdlog.adapters.nats.messages import BOOKMARK, PREVIOUS, STORE, Row
 from holdlog.adapters.operations.json import Object
 from holdlog.adapters.operations.log import check_place
 from holdlog.adapters.operations.rows import read_position
@@ -82,8 +67,8 @@ class Subscriber:
             raise InvalidError("durable: must have 1 to 64 letters, digits, _ and -")
         self._server = server
         self._engine = engine
-        self._id = (store_id or "") if engine is None else read_store_id(engine.store)
-        self._subjects = [check_pattern(text) for text in subjects]
+        self._id = (store_id or "") if engine is None else messages.read_store_id(engine.store)
+        self._subjects = [messages.check_pattern(text) for text in subjects]
         self._durable = durable
         self._bucket: KeyValue | None = None
         self._saved_at = 0.0
@@ -127,8 +112,8 @@ class Subscriber:
             self._id = await self._find_store(js)
         await self._begin(js)
         subscription = await js.subscribe(
-            f"{name_root(self._id)}.>",
-            stream=name_stream(self._id),
+            f"{messages.name_root(self._id)}.>",
+            stream=messages.name_stream(self._id),
             cb=queue.put,
             config=ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._position + 1),
             ordered_consumer=True,
@@ -136,7 +121,7 @@ class Subscriber:
         )
         self._server.succeed()
         try:
-            first = (await js.stream_info(name_stream(self._id))).state.first_seq
+            first = (await js.stream_info(messages.name_stream(self._id))).state.first_seq
             async for event in self._fill(js, first):
                 yield event
             while (message := await self._next(queue)) is not None:
@@ -171,12 +156,12 @@ class Subscriber:
         if self._bookmark and headers.get(PREVIOUS) != self._bookmark:
             raise self._refuse_history()
         self._position, self._bookmark = position, headers[BOOKMARK]
-        subject = message.subject.removeprefix(f"{name_root(self._id)}.")
-        if subject != FOREIGN_SUBJECT and matches(self._subjects, subject):
+        subject = message.subject.removeprefix(f"{messages.name_root(self._id)}.")
+        if subject != messages.FOREIGN_SUBJECT and messages.matches(self._subjects, subject):
             event = from_json(message.data)
             if event.get("omitted") and self._engine is not None:
                 rows = await self._read_log(position - 1)
-                event = describe_event(rows[0], self._id)
+                event = messages.describe_event(rows[0], self._id)
             yield event
         self._handled = self._bookmark
 
@@ -188,20 +173,20 @@ class Subscriber:
             for row in await self._read_log(self._position):
                 if row.position >= until:
                     break
-                self._position, self._bookmark = row.position, make_bookmark(row.position, row.digest)
-                if not row.is_foreign and matches(self._subjects, name_subject(row.stream)):
-                    yield describe_event(row, self._id)
+                self._position, self._bookmark = row.position, messages.make_bookmark(row.position, row.digest)
+                if not row.is_foreign and messages.matches(self._subjects, messages.name_subject(row.stream)):
+                    yield messages.describe_event(row, self._id)
                 self._handled = self._bookmark
 
     async def _skip(self, js: JetStreamContext, until: int) -> None:
         """Pass over messages that were deleted one by one, as those of redacted events are."""
-        stream, begin = name_stream(self._id), self._position + 1
+        stream, begin = messages.name_stream(self._id), self._position + 1
         if (await js.stream_info(stream)).state.first_seq > begin:
             raise NatsError(
                 f"the stream has no events {begin} to {until - 1} any more; pass --db to read them from the log, or"
                 f" --after {until - 1} to continue without them"
             )
-        message = await js.get_msg(stream, begin, f"{name_root(self._id)}.>", next=True)
+        message = await js.get_msg(stream, begin, f"{messages.name_root(self._id)}.>", next=True)
         if (message.seq or 0) < until:
             raise ConnectionError("messages were lost on their way")
         self._position, self._bookmark = until - 1, ""
@@ -210,8 +195,8 @@ class Subscriber:
         """The next events of the log. Raises NatsError if it is not the log of the events that were read."""
         assert self._engine is not None
         store = self._engine.store
-        bookmark = await asyncio.to_thread(read_bookmark, store, after)
-        rows = await asyncio.to_thread(read_events, store, after)
+        bookmark = await asyncio.to_thread(messages.read_bookmark, store, after)
+        rows = await asyncio.to_thread(messages.read_events, store, after)
         if not rows or (self._bookmark and after == self._position and bookmark != self._bookmark):
             raise self._refuse_history()
         return rows
@@ -230,7 +215,7 @@ class Subscriber:
 
     async def _begin(self, js: JetStreamContext) -> None:
         """Find where to begin, at the first connection."""
-        name = name_stream(self._id)
+        name = messages.name_stream(self._id)
         if self._durable is not None:
             is_first = self._bucket is None
             self._bucket = await js.create_key_value(bucket=f"{name}_bookmarks")
@@ -243,7 +228,7 @@ class Subscriber:
         elif self._position == UNKNOWN:
             self._position = (await js.stream_info(name)).state.last_seq
         elif self._engine is not None:
-            bookmark = await asyncio.to_thread(read_bookmark, self._engine.store, self._position)
+            bookmark = await asyncio.to_thread(messages.read_bookmark, self._engine.store, self._position)
             if bookmark is None or self._bookmark not in ("", bookmark):
                 raise self._refuse_history()
 

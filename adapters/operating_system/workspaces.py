@@ -11,18 +11,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
+from holdlog.adapters.operating_system import location
 from holdlog.adapters.operating_system.file_names import encode_path
-from holdlog.adapters.operating_system.location import (
-    OUR_FOLDER,
-    STORE_FILE,
-    find_home,
-    find_main,
-    find_own_folder,
-    find_repository,
-    find_start,
-    find_state_folder,
-    list_linked,
-)
 from holdlog.domain.claims.resource import CUSTOM, FILE, check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -226,29 +216,29 @@ def find_workspaces(
     """The workspaces for a store, around CLAUDE_PROJECT_DIR or `cwd`. In a repository: the main worktree, which is the
     default, and the linked ones; elsewhere the nearest folder with `.holdlog`, or none. `named`: each `name=path` adds
     one, or names one. Raises InvalidError for `named`."""
-    start, home = find_start(environ, cwd), find_home(environ)
+    start, home = location.find_start(environ, cwd), location.find_home(environ)
     try:
-        repository = find_repository(start, home)
+        repository = location.find_repository(start, home)
     except StoreError:  # it is broken
         repository = None
-    own = None if repository is not None else find_own_folder(start, home)
-    default = find_main(repository) if repository is not None else own and os.path.dirname(own)
+    own = None if repository is not None else location.find_own_folder(start, home)
+    default = location.find_main(repository) if repository is not None else own and os.path.dirname(own)
     names = _parse_named(named)
     if any(name == MAIN and root != default for root, name in names.items()) and default is not None:
         raise InvalidError(f"--workspace: must not use the name {MAIN}, which is that of the default workspace")
     called = {default: MAIN, **names} if default is not None else dict(names)
-    for folder, root in list_linked(repository).items() if repository is not None else ():
+    for folder, root in location.list_linked(repository).items() if repository is not None else ():
         if root not in called:
             name = _encode_name(folder)
             called[root] = f"worktrees%2F{name}" if name in (*called.values(), MAIN) else name
     known = [Workspace(name, root, root == default, folds_case(root)) for root, name in called.items()]
-    is_users = store == os.path.realpath(os.path.join(find_state_folder(environ), STORE_FILE))
+    is_users = store == os.path.realpath(os.path.join(location.find_state_folder(environ), location.STORE_FILE))
     return Workspaces(start, known, shares, is_users, repository.common if repository is not None else "")
 
 
 def folds_case(root: str) -> bool:
     """Whether the file system ignores case: a name that exists there also does in the other case."""
-    for path in (f"{root}/.git", f"{root}/{OUR_FOLDER}", root):
+    for path in (f"{root}/.git", f"{root}/{location.OUR_FOLDER}", root):
         folder, name = os.path.split(path)
         if name.swapcase() != name and os.path.lexists(path):
             with suppress(OSError):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 from holdlog.adapters.engine.engine import Engine
@@ -62,16 +63,12 @@ class AsyncSteps:
         if isinstance(step, Run):
             return await self._submit(*step)
         if isinstance(step, Subscribe):
-            loop = asyncio.get_running_loop()
-
-            def wake() -> None:
-                loop.call_soon_threadsafe(event.set)
-
+            wake = partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)
             return await subscriptions.enter_async_context(self._subscribe(step.topics, wake))
-        return await (self._read(step) if isinstance(step, Query) else self._in_pool(step))
+        return await (self._read(step) if isinstance(step, Query) else self.in_pool(step))
 
     @asynccontextmanager
-    async def _subscribe(self, topics: tuple[str, ...], wake: Callable[[], None]) -> AsyncIterator[None]:
+    async def _subscribe(self, topics: tuple[str, ...], wake: Callable[[], object]) -> AsyncIterator[None]:
         """Subscribe in the pool, as the first subscription of a process connects to the database."""
         subscription = self._engine.waiters.subscribe(topics, wake)
 
@@ -79,7 +76,7 @@ class AsyncSteps:
             if not entering.cancelled() and entering.exception() is None:
                 subscription.__exit__(None, None, None)
 
-        entering = asyncio.ensure_future(self._in_pool(subscription.__enter__))
+        entering = asyncio.ensure_future(self.in_pool(subscription.__enter__))
         try:
             await asyncio.shield(entering)
             yield
@@ -89,7 +86,8 @@ class AsyncSteps:
             else:  # the caller was cancelled
                 entering.add_done_callback(leave)
 
-    async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that blocks."""
         self._engine.require_open()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
@@ -109,10 +107,10 @@ class AsyncSteps:
             raise
         except ValueRefusal as refusal:
             with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
-                await self._in_pool(self._engine.explain, refusal)
+                await self.in_pool(self._engine.explain, refusal)
             raise
 
     async def _read(self, query: Query) -> Any:
         if query.is_quick and self._engine.store.is_local:
             return self._engine.query(query)
-        return await self._in_pool(self._engine.query, query)
+        return await self.in_pool(self._engine.query, query)

@@ -30,6 +30,8 @@ from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
 MAX_LIMIT: Final = 1000
 """Rows of a page."""
+WAITS: Final = ("wait_seconds", "timeout_seconds")
+"""The argument that says how long a call waits has one of these names."""
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 """All operations by name: surfaces are derived from them."""
 
@@ -37,12 +39,12 @@ OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 class Operation(BaseModel):
     """One thing that callers can do. Fields are its arguments; its docstring is for agents. Options of a declaration:
 
-    `positional`: arguments that commands and the library take by position. `returns`: the library returns this field of
-    the result alone. `computes`: the library also takes a function of the current value. `waits`: the command runs
-    again while its ticket is in the queue. `repeats`: the task takes a request id. `overwrites`: all surfaces except
-    the library require expected_version or force. `tool`: its name on these surfaces. `has_spaces`: it touches only
-    namespaces, in arguments and results with that name, so callers in a space may use it. `registered`: whether it
-    becomes a method of the library.
+    `positional`: arguments that commands and the library take by position, by default those in the path of its route.
+    `returns`: the library returns this field of the result alone. `computes`: the library also takes a function of the
+    current value. `waits`: the command runs again while its ticket is in the queue. `repeats`: the task takes a request
+    id. `overwrites`: all surfaces except the library require expected_version or force. `tool`: its name on these
+    surfaces. `has_spaces`: it touches only namespaces, in arguments and results with that name, so callers in a space
+    may use it. `registered`: whether it becomes a method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -67,12 +69,14 @@ class Operation(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls, name: str = "", positional: str = "", tool: str = "", registered: bool = True, **options: Any
+        cls, name: str = "", positional: str | None = None, tool: str = "", registered: bool = True, **options: Any
     ) -> None:
         if strange := options.keys() - Operation.__annotations__:
             raise TypeError(f"{min(strange)}: is not an option of a declaration")
         if name:
-            cls.name, cls.tool, cls.positional = name, tool or name, tuple(positional.split())
+            in_path = re.findall(r"\{(\w+)\}", options.get("route", ""))
+            cls.name, cls.tool = name, tool or name
+            cls.positional = tuple(in_path if positional is None else positional.split())
             for option, value in options.items():
                 setattr(cls, option, value)
             if registered:
@@ -90,6 +94,8 @@ class Operation(BaseModel):
 
 class Command(Operation):
     """An operation that changes the store."""
+
+    scope: ClassVar[str] = "write"
 
     def reads(self) -> Reads:
         raise NotImplementedError
@@ -128,7 +134,8 @@ class BlockingQuery(Query):
         return (ALL,)
 
     def find_timeout(self) -> float:
-        raise NotImplementedError
+        """For how many seconds."""
+        return float(next(getattr(self, name) for name in WAITS if name in type(self).model_fields))
 
     def give_up(self, reader: Reader, elapsed: float) -> Any:
         """The result after waiting `elapsed` seconds."""

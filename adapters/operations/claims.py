@@ -48,15 +48,7 @@ Lease = Annotated[float, Field(ge=1, allow_inf_nan=False, le=10**9), BeforeValid
 MAX_TOGETHER = 99
 
 
-class Claim(
-    Command,
-    name="claim",
-    group="claims",
-    route="POST /claims/{resource}",
-    positional="resource",
-    scope="claim",
-    waits=True,
-):
+class Claim(Command, name="claim", group="claims", route="POST /claims/{resource}", scope="claim", waits=True):
     """Claim a file, a folder (trailing slash) or custom://name before you change it. claimed or already_claimed: you
     hold it; call release() when done. busy: another agent holds it; work on something else, or queue with wait_seconds.
     deadlock: release one of your claims first. Claim again to renew."""
@@ -94,9 +86,7 @@ class Claim(
         return claimed._replace(expires_at=utc(moment.at + left), expires_in_seconds=left / SECOND)
 
 
-class Release(
-    Command, name="release", group="claims", route="DELETE /claims/{resource}", positional="resource", scope="claim"
-):
+class Release(Command, name="release", group="claims", route="DELETE /claims/{resource}", scope="claim"):
     """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome what
     you did, so that the next holder knows."""
 
@@ -222,9 +212,6 @@ class WaitFor(
         if self.resource.endswith("/"):
             return ("claim:",)
         return tuple(f"claim:{name}" for name in list_covering(self.resource))
-
-    def find_timeout(self) -> float:
-        return self.timeout_seconds
 
     def read(self, reader: Reader) -> Available | Wait:
         board = read_board(reader, Reads(resources=(self.resource,)))

@@ -103,9 +103,6 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="How long to wait for the first event")
 
-    def find_timeout(self) -> float:
-        return self.wait_seconds
-
     def read(self, reader: Reader) -> EventPage | Wait:
         page, is_last = self._read(reader)
         return Wait() if self.wait_seconds and is_last and not page.events else page

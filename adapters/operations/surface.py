@@ -4,6 +4,7 @@ are capped, JSON."""
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, Final, Protocol, get_args, get_origin
 
@@ -11,7 +12,7 @@ from pydantic import AfterValidator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operations.base import Condition, Operation, Query
+from holdlog.adapters.operations.base import WAITS, Condition, Operation, Query
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.steps import Steps, execute
@@ -19,7 +20,6 @@ from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import InvalidError
 
-WAITS: Final = ("wait_seconds", "timeout_seconds")
 MAX_TEXT: Final = 1_000_000
 """Characters of a list or object that is sent as text."""
 _PLAIN: Final = {"true": True, "false": False}
@@ -116,17 +116,11 @@ class Surface:
 
 def find_wait(operation: Operation) -> str | None:
     """The argument that says how long the call waits, if it does."""
-    name = _find_argument(type(operation))
-    return name if name is not None and getattr(operation, name) else None
-
-
-@cache
-def _find_argument(kind: type[Operation]) -> str | None:
-    return next((name for name in WAITS if name in kind.model_fields), None)
+    return next((name for name in WAITS if getattr(operation, name, None)), None)
 
 
 def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:
-    """Arguments as clients send them: null for what is left out; numbers, booleans and lists as text."""
+    """Arguments as clients send them: null for what is left out; lists as text. pydantic reads numbers and booleans."""
     if not isinstance(arguments, dict):
         raise InvalidError("the arguments must be an object")
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
@@ -135,20 +129,11 @@ def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:
         field = fields.get(name)
         if field is not None and value is None and not field.is_required():
             continue
-        if isinstance(value, str) and field is not None and value[:1] in ("[", "{", "t", "f"):
-            value = _read_text(value, str(field.annotation))
         read[name] = value
+        if isinstance(value, str) and field is not None and "list[" in str(field.annotation):
+            with suppress(ValueError):
+                read[name] = from_json(value) if value[:1] in ("[", "{") and len(value) <= MAX_TEXT else value
     return read
-
-
-def _read_text(text: str, annotation: str) -> Any:
-    """A list or boolean that is sent as text, where the argument cannot be a text."""
-    if annotation.startswith(("list[", "typing.Optional[list[", "typing.List[")) or "list[" in annotation:
-        try:
-            return from_json(text) if text[0] in "[{" and len(text) <= MAX_TEXT else text
-        except ValueError:
-            return text
-    return _PLAIN.get(text, text) if "bool" in annotation else text
 
 
 def parse(kind: type[Operation], arguments: dict[str, Any], names: Names | None) -> Operation:

@@ -42,14 +42,7 @@ class _Items(Command):
     )
 
 
-class ThreadAppend(
-    _Items,
-    name="thread_append",
-    group="threads",
-    route="POST /threads/{thread_id}",
-    positional="thread_id",
-    scope="write",
-):
+class ThreadAppend(_Items, name="thread_append", group="threads", route="POST /threads/{thread_id}"):
     """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that the
     thread has already (same agent, output, tool_calls and created_at) is not appended again."""
 
@@ -86,9 +79,7 @@ class WriteThread(_Items):
         return self.agent
 
 
-class ThreadRead(
-    BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}", positional="thread_id"
-):
+class ThreadRead(BlockingQuery, name="thread_read", group="threads", route="GET /threads/{thread_id}"):
     """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass the
     version of the page as after_version, and wait_seconds."""
 
@@ -109,9 +100,6 @@ class ThreadRead(
 
     def list_topics(self) -> tuple[str, ...]:
         return (thread_stream(self.thread_id),)
-
-    def find_timeout(self) -> float:
-        return self.wait_seconds
 
     def read(self, reader: Reader) -> ThreadPage | NoThread | Wait:
         page = self.give_up(reader, 0)

@@ -61,9 +61,7 @@ from holdlog.projections.results import (
 )
 
 
-class Get(
-    Query, name="get", group="state", route="GET /values/{namespace}/{key}", positional="namespace key", has_spaces=True
-):
+class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}", has_spaces=True):
     """Read a value and its version, which set() takes as expected_version."""
 
     is_quick = True
@@ -87,7 +85,6 @@ class SetValue(
     group="state",
     route="PUT /values/{namespace}/{key}",
     positional="namespace key value",
-    scope="write",
     overwrites=True,
     has_spaces=True,
 ):
@@ -114,14 +111,7 @@ class Replace(SetValue):
 
 
 class Delete(
-    Command,
-    name="delete",
-    group="state",
-    route="DELETE /values/{namespace}/{key}",
-    positional="namespace key",
-    scope="write",
-    overwrites=True,
-    has_spaces=True,
+    Command, name="delete", group="state", route="DELETE /values/{namespace}/{key}", overwrites=True, has_spaces=True
 ):
     """Delete a value. Its history stays, and its versions continue."""
 
@@ -137,13 +127,7 @@ class Delete(
 
 
 class ClearNamespace(
-    Command,
-    name="clear_namespace",
-    group="state",
-    route="DELETE /values/{namespace}",
-    positional="namespace",
-    scope="write",
-    has_spaces=True,
+    Command, name="clear_namespace", group="state", route="DELETE /values/{namespace}", has_spaces=True
 ):
     """Delete all values of a namespace in one transaction, whatever their versions."""
 
@@ -155,14 +139,7 @@ class ClearNamespace(
 
 
 class Update(
-    Command,
-    name="update",
-    group="power",
-    route="PATCH /values/{namespace}/{key}",
-    positional="namespace key",
-    scope="write",
-    computes=True,
-    has_spaces=True,
+    Command, name="update", group="power", route="PATCH /values/{namespace}/{key}", computes=True, has_spaces=True
 ):
     """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
     append."""
@@ -254,13 +231,7 @@ Step = Annotated[SetStep | DeleteStep | CheckStep | MergeStep | IncrementStep | 
 
 
 class Transact(
-    Command,
-    name="transact",
-    group="power",
-    route="POST /transactions",
-    positional="operations",
-    scope="write",
-    has_spaces=True,
+    Command, name="transact", group="power", route="POST /transactions", positional="operations", has_spaces=True
 ):
     """Run several operations on values in one transaction: all of them or none."""
 
@@ -272,7 +243,7 @@ class Transact(
     reason: Note | None = None
 
 
-class List(Query, name="list", group="state", route="GET /values/{namespace}", positional="namespace", has_spaces=True):
+class List(Query, name="list", group="state", route="GET /values/{namespace}", has_spaces=True):
     """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
 
     results = (RecordPage, NamespacePage)
@@ -336,13 +307,7 @@ class ReadHistory(
 
 
 class ExportNamespace(
-    Query,
-    name="export_namespace",
-    group="state",
-    route="GET /exports/{namespace}",
-    positional="namespace",
-    tool="export",
-    has_spaces=True,
+    Query, name="export_namespace", group="state", route="GET /exports/{namespace}", tool="export", has_spaces=True
 ):
     """Export the values of a namespace with their histories, in pages."""
 
@@ -385,9 +350,6 @@ class Watch(
 
     def list_topics(self) -> tuple[str, ...]:
         return (value_stream(self.namespace, self.key),)
-
-    def find_timeout(self) -> float:
-        return self.timeout_seconds
 
     def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:
         rows = reader.read(sql.RECORD, {"stream": value_stream(self.namespace, self.key)})

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import require_label, require_session
+from holdlog.adapters.engine.conversations import require_session, require_text
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.async_steps import AsyncSteps
@@ -18,15 +18,33 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.operations.steps import Steps, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
-from holdlog.adapters.python.calls import compute, drop_missing, read_pages, require_function_alone
+from holdlog.adapters.python.calls import compute, drop_missing, read_list, require_function_alone
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 from holdlog.projections.results import StateRecord
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def make_awaitable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
+    `_query` …, which are coroutines there."""
+
+    @wraps(method)
+    async def call(self: "AwaitableHandle", /, *arguments: P.args, **named: P.kwargs) -> Any:
+        return await cast("Awaitable[R]", method(self, *arguments, **named))
+
+    return call
 
 
 class Handle:
     """An open store. Processes that pass the same `session` are one holder of claims; `correlation_id` is recorded
     with every event that this object causes."""
+
+    _make: Callable[[Steps], Any]
+    """Take the steps, and return what their generator returns."""
+    _run: Callable[[type[Command], dict[str, Any]], Any]
 
     def __init__(
         self, path: str | os.PathLike[str], *, session: str | None = None, correlation_id: str | None = None
@@ -36,7 +54,7 @@ class Handle:
         is_shared = session is not None
         session = secrets.token_hex(8) if session is None else require_session(session)
         if correlation_id is not None:
-            correlation_id = require_label("correlation_id", correlation_id)
+            correlation_id = require_text("correlation_id", correlation_id)
         self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle(), is_shared=is_shared)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
@@ -48,7 +66,16 @@ class Handle:
         arguments.pop("self", None)
         if (request_id := arguments.pop("request_id", None)) is None:
             return self._caller
-        return self._caller._replace(request_id=require_label("request_id", request_id))
+        return self._caller._replace(request_id=require_text("request_id", request_id))
+
+    def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
+        if (function := arguments.pop("function")) is None:
+            return self._run(kind, drop_missing(arguments))
+        return self._make(compute(function, require_function_alone(arguments), self._caller))
+
+    def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
+        del arguments["self"]
+        return self._make(wait(kind.parse(arguments), self._engine))
 
 
 def _unwrap(kind: type[Query], result: Any) -> Any:
@@ -71,11 +98,13 @@ class BlockingHandle(Handle):
 
     def list_keys(self, namespace: str) -> list[StateRecord]:
         """All values of a namespace, in order of their keys."""
-        return [record for page in self._make(read_pages(namespace or "")) for record in page.records]
+        records: list[StateRecord] = self._make(read_list(namespace or ""))
+        return records
 
     def list_namespaces(self) -> list[str]:
         """The namespaces that have values."""
-        return [row.namespace for page in self._make(read_pages(None)) for row in page.namespaces]
+        names: list[str] = self._make(read_list(None))
+        return names
 
     @contextmanager
     def claimed(
@@ -117,15 +146,6 @@ class BlockingHandle(Handle):
         arguments.pop("self", None)
         return _unwrap(kind, self._engine.query(kind.parse(arguments)))
 
-    def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        if (function := arguments.pop("function")) is None:
-            return self._run(kind, drop_missing(arguments))
-        return self._make(compute(function, require_function_alone(arguments), self._caller))
-
-    def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
-        del arguments["self"]
-        return self._make(wait(kind.parse(arguments), self._engine))
-
     def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
         caller, command = self._take_caller(arguments), kind.parse(arguments)
         if command.wait_seconds:
@@ -152,13 +172,8 @@ class AwaitableHandle(Handle, AsyncSteps):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def list_keys(self, namespace: str) -> list[StateRecord]:
-        """All values of a namespace, in order of their keys."""
-        return [record for page in await self._make(read_pages(namespace or "")) for record in page.records]
-
-    async def list_namespaces(self) -> list[str]:
-        """The namespaces that have values."""
-        return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
+    list_keys = make_awaitable(BlockingHandle.list_keys)
+    list_namespaces = make_awaitable(BlockingHandle.list_namespaces)
 
     @asynccontextmanager
     async def claimed(
@@ -192,36 +207,12 @@ class AwaitableHandle(Handle, AsyncSteps):
 
     async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
         caller = self._take_caller(arguments)
-        return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
+        return await self.in_pool(kind.parse(arguments).run, self._engine, caller)
 
     async def _query(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
         return _unwrap(kind, await self._read(kind.parse(arguments)))
 
-    async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        if (function := arguments.pop("function")) is None:
-            return await self._run(kind, drop_missing(arguments))
-        return await self._make(compute(function, require_function_alone(arguments), self._caller))
-
-    async def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
-        del arguments["self"]
-        return await self._make(wait(kind.parse(arguments), self._engine))
-
     async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
         caller = self._take_caller(arguments)
         return await self._make(claim(kind.parse(arguments), caller, self._engine))
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def make_awaitable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The method of an AwaitableHandle that is called like one of a BlockingHandle: it makes the same call of `_run`,
-    `_query` …, which are coroutines there."""
-
-    @wraps(method)
-    async def call(self: AwaitableHandle, /, *arguments: P.args, **named: P.kwargs) -> Any:
-        return await cast("Awaitable[R]", method(self, *arguments, **named))
-
-    return call

@@ -20,14 +20,14 @@ PAUSE: Final = 0.002
 """Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 
 
-def read_pages(namespace: str | None) -> Steps:
-    """All pages of a list."""
-    pages = []
-    after = None
+def read_list(namespace: str | None) -> Steps:
+    """All values of a namespace, or without one the names of all namespaces, from as many pages as there are."""
+    rows, after = list[Any](), None
     while True:
-        pages.append((yield List.parse({"namespace": namespace, "after_key": after})))
-        if (after := pages[-1].next_after) is None:
-            return pages
+        page = yield List.parse({"namespace": namespace, "after_key": after})
+        rows += [row.namespace for row in page.namespaces] if namespace is None else page.records
+        if (after := page.next_after) is None:
+            return rows
 
 
 def compute(function: Callable[[Any], Any], arguments: dict[str, Any], caller: Caller) -> Steps:

@@ -14,12 +14,13 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from holdlog.adapters.engine.conversations import require_text
 from holdlog.adapters.operations.base import describe
 from holdlog.adapters.operations.conversation import AgentResult, Message
 from holdlog.adapters.operations.steps import take_steps
 from holdlog.adapters.operations.threads import ThreadRead, WriteThread
 from holdlog.adapters.python.base import Handle
-from holdlog.adapters.python.calls import ATTEMPTS, LONGEST_PAUSE, PAUSE, read_pages
+from holdlog.adapters.python.calls import ATTEMPTS, LONGEST_PAUSE, PAUSE, read_list
 from holdlog.adapters.python.store import StateStore
 from holdlog.domain.names import THREAD_DATA, check_prefix
 from holdlog.domain.refusals import ConflictError, InvalidError
@@ -132,8 +133,7 @@ class State(Generic[T]):
 
     def refresh(self) -> bool:
         """Read the current data. Returns whether they differ."""
-        pages = take_steps(read_pages(f"{THREAD_DATA}{self.thread_id}"), self._store._engine)
-        records = [record for page in pages for record in page.records]
+        records = take_steps(read_list(f"{THREAD_DATA}{self.thread_id}"), self._store._engine)
         versions, self._versions = self._versions, {record.key: record.version for record in records}
         self._values = {record.key: record.value for record in records}
         return versions != self._versions
@@ -234,19 +234,11 @@ class State(Generic[T]):
     ) -> ThreadWritten:
         """Write everything in one transaction, and change the view of the data."""
         namespace = f"{THREAD_DATA}{self.thread_id}"
-        operations = [
-            {
-                "op": "set",
-                "namespace": namespace,
-                "key": key,
-                "value": value,
-                "expected_version": self._versions.get(_check_key(key), 0),
-            }
-            for key, value in values.items()
-        ] + [
-            {"op": "discard", "namespace": namespace, "key": key, "expected_version": self._versions[key]}
-            for key in removed
-        ]
+        operations: list[dict[str, Any]] = [{"op": "set", "key": key, "value": values[key]} for key in values]
+        operations += [{"op": "discard", "key": key} for key in removed]
+        for operation in operations:
+            expected = self._versions.get(_check_key(operation["key"]), 0)
+            operation.update(namespace=namespace, expected_version=expected)
         items = {"messages": list(messages), "results": list(results), "clears_results": clears}
         arguments = {"thread_id": self.thread_id, "agent": by or self.agent or WRITER, "operations": operations}
         written: ThreadWritten = self._store._engine.run(WriteThread.parse(arguments | items), self._store._caller)
@@ -284,12 +276,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 def _check_key(key: Any) -> str:
     """The key in NFC, as the store has it. Raises InvalidError."""
-    try:
-        if isinstance(key, str):
-            return check_prefix(key)
-    except ValueError as error:
-        raise InvalidError(f"key: {error}") from None
-    raise InvalidError("key: must be a text")
+    return require_text("key", key, check_prefix)
 
 
 def _check(kind: type[M], value: Any) -> M:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.chain import PAGE
 from holdlog.adapters.stores.codec import hash_payload
-from holdlog.domain.names import end_of_range
 from holdlog.domain.redaction import MAX_TEXTS, Quotes, Text
 from holdlog.domain.refusals import InvalidError
 
@@ -16,15 +15,9 @@ Execute = Callable[[str, dict[str, Any]], list[Any]]
 _COLUMNS: Final = "SELECT position, stream, version, meta, payload, salt FROM events WHERE"
 _TEXT: Final = f"{_COLUMNS} stream = :stream AND version = :version"
 _OLD_TEXTS: Final = (
-    f"{_COLUMNS} position > :after AND at <= :before AND payload <> '{{}}' AND ((stream >= :claims AND stream <"
-    " :claims_end) OR (stream >= :values AND stream < :values_end)) ORDER BY position LIMIT :limit"
+    f"{_COLUMNS} position > :after AND at <= :before AND payload <> '{{}}' AND ((stream >= 'claim:' AND stream <"
+    " 'claim;') OR (stream >= 'record:' AND stream < 'record;')) ORDER BY position LIMIT :limit"
 )
-_RANGES: Final = {
-    "claims": "claim:",
-    "claims_end": end_of_range("claim:"),
-    "values": "record:",
-    "values_end": end_of_range("record:"),
-}
 _CURRENT_VERSION: Final = (
     "SELECT version FROM current WHERE stream = :stream AND exists_now = 1"
     " AND (expires_at IS NULL OR expires_at > :now)"
@@ -58,9 +51,8 @@ def find_text(reader: Reader, stream: str, version: int) -> list[Text]:
 
 def find_old_texts(reader: Reader, before: int, after: int) -> list[Text]:
     """Texts in values and claims of events up to a time, after a position: up to MAX_TEXTS, in order."""
-    return [
-        Text(*row) for row in reader.read(_OLD_TEXTS, {"after": after, "before": before, "limit": MAX_TEXTS} | _RANGES)
-    ]
+    rows = reader.read(_OLD_TEXTS, {"after": after, "before": before, "limit": MAX_TEXTS})
+    return [Text(*row) for row in rows]
 
 
 def is_current(reader: Reader, text: Text) -> bool:

@@ -66,11 +66,42 @@ TIME_OF_VERSION: Final = "SELECT position, at FROM events WHERE stream = :stream
 _EVERY: Final = 16
 """One in this many positions, and versions of a stream, is in an index, from which reads of the past start. So they are
 as fast in a long log, and most writes do not change these indexes."""
-INDEXES: Final = (
+TABLES: Final = (
+    """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
+    topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
+    digest BLOB NOT NULL, UNIQUE (stream, version))""",
     "CREATE INDEX clears ON events (stream, version) WHERE topic = 'ResultsCleared'",
     f"CREATE INDEX times ON events (at, position) WHERE position & {_EVERY - 1} = 0",
     f"CREATE INDEX versions ON events (stream, position, version) WHERE version & {_EVERY - 1} = 0",
+    """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
+    exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
+    """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
+    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, UNIQUE (principal, request_id))""",
+    """CREATE TABLE refusals (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL,
+    code TEXT NOT NULL, stream TEXT NOT NULL, meta TEXT NOT NULL)""",
+    """CREATE TABLE claims (resource TEXT NOT NULL, version INTEGER NOT NULL, is_ticket INTEGER NOT NULL,
+    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position INTEGER NOT NULL,
+    since INTEGER NOT NULL, hold INTEGER NOT NULL, also TEXT, deadline INTEGER, waits_until INTEGER NOT NULL,
+    is_offered INTEGER NOT NULL, note TEXT, UNIQUE (resource, version))""",
+    "CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1",
+    "CREATE INDEX own_claims ON claims (session, principal, agent)",
+    """CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL,
+    expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
+    host TEXT, handles TEXT NOT NULL, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
+    UNIQUE (session, principal, agent))""",
+    "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
+    """CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
+    seen_at INTEGER NOT NULL, calls TEXT NOT NULL, has_ended INTEGER NOT NULL, told TEXT NOT NULL,
+    PRIMARY KEY (session, agent)) WITHOUT ROWID""",
+    """CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
+    digest TEXT NOT NULL, at INTEGER NOT NULL, made INTEGER NOT NULL,
+    PRIMARY KEY (session, agent, resource)) WITHOUT ROWID""",
+    "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
+    "INSERT INTO silence VALUES (0, 0, 0)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
+"""All tables, in the words of SQLite. There, tables with texts that may be redacted have rowids: SQLite leaves parts of
+them between the rows of others."""
 LAST_CLEAR: Final = "COALESCE((SELECT MAX(version) FROM events WHERE topic = 'ResultsCleared' AND stream = {}), 0)"
 """After which version of a thread its results begin."""
 _FIRST_POSITION = (

@@ -13,36 +13,8 @@ from holdlog.domain.refusals import NoStoreError, StoreError
 
 # PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile, and the index takes the end of a result, which
 # is its checksum. That is in no envelope, as it has no salt: a redacted text could be guessed from it.
-_TABLES: Final = r"""
-CREATE TABLE events (position BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL,
-    topic TEXT NOT NULL, at BIGINT NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BYTEA, payload_hash BYTEA,
-    digest BYTEA NOT NULL, UNIQUE (stream, version));
+_OWN: Final = r"""
 CREATE INDEX results ON events (stream, right(payload, 34)) WHERE topic = 'ResultAppended';
-CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, position BIGINT NOT NULL,
-    exists_now SMALLINT NOT NULL, expires_at BIGINT);
-CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
-    at BIGINT NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id));
-CREATE TABLE refusals (id BIGSERIAL PRIMARY KEY, position BIGINT NOT NULL, at BIGINT NOT NULL, code TEXT NOT NULL,
-    stream TEXT COLLATE "C" NOT NULL, meta TEXT NOT NULL);
-CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, is_ticket SMALLINT NOT NULL,
-    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL,
-    since BIGINT NOT NULL, hold BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL,
-    is_offered SMALLINT NOT NULL, note TEXT, PRIMARY KEY (resource, version));
-CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
-CREATE INDEX own_claims ON claims (session, principal, agent);
-CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
-    seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, host TEXT,
-    handles TEXT NOT NULL, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT,
-    PRIMARY KEY (session, principal, agent));
-CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1;
-CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
-    seen_at BIGINT NOT NULL, calls TEXT NOT NULL, has_ended SMALLINT NOT NULL, told TEXT NOT NULL,
-    PRIMARY KEY (session, agent));
-CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
-    digest TEXT NOT NULL, at BIGINT NOT NULL, made BIGINT NOT NULL, PRIMARY KEY (session, agent, resource));
-CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
-INSERT INTO silence VALUES (0, 0, 0);
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE VIEW current_values AS SELECT
     replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, strpos(c.stream, '/') + 1) AS key, c.version AS version,
@@ -65,6 +37,15 @@ def translate(query: str) -> str:
     query = re.sub(r"json_each\(([^)]+)\)", r"json_array_elements_text(CAST(\1 AS json))", query)
     query = re.sub(r"json_extract\((\w+), '\$\.(\w+)'\)", r"(CAST(\1 AS json) ->> '\2')", query)
     return re.sub(r":(\w+)", r"%(\1)s", query.replace("group_concat", "string_agg"))
+
+
+def translate_table(statement: str) -> str:
+    """A shared table in the words of PostgreSQL: texts compare bytewise, and replication needs a primary key."""
+    words = {" WITHOUT ROWID": "", "id INTEGER": "id BIGSERIAL", "INTEGER": "BIGINT", "BLOB": "BYTEA"}
+    words |= {"TEXT": 'TEXT COLLATE "C"'} | ({} if "PRIMARY KEY" in statement else {"UNIQUE": "PRIMARY KEY"})
+    for word, own in words.items():
+        statement = statement.replace(word, own)
+    return statement
 
 
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
@@ -137,7 +118,7 @@ def require_store(connection: Connection, schema: str, creates: bool) -> None:
             raise NoStoreError(f"there is no store in the schema {schema} yet; the first claim or set creates it")
         if not tables:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            connection.execute("; ".join((_TABLES, *shared.INDEXES)))
+            connection.execute("; ".join((*map(translate_table, shared.TABLES), _OWN)))
             rows = (os.urandom(16).hex(), str(shared.SCHEMA))
             connection.execute("INSERT INTO meta VALUES ('id', %s), ('schema', %s)", rows)
             return

@@ -7,19 +7,17 @@ complete, and is opened as one that does not change (`immutable`), because SQLit
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Snapshot
+from holdlog.adapters.engine.port import Head, Reader, Snapshot
 from holdlog.adapters.operating_system.files import explain
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, read_copy, require_store
-from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import StoreError, UnavailableError
-from holdlog.domain.state import Reads
 
 TIMEOUT: Final = 2.0
 """Seconds to wait while another process creates or removes the log."""
@@ -43,17 +41,10 @@ class ReadOnlyStore:
         with self._connection() as connection:
             require_store(connection, path)
 
-    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise UnavailableError(self._why, retry_after=60.0)
 
-    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
-        raise AssertionError
-
-    def append(self, batch: Batch) -> None:
-        raise AssertionError
-
-    def commit(self, batch: Batch) -> None:
-        raise AssertionError
+    begin = execute = append = commit = erase = _refuse
 
     def abort(self) -> None:
         pass
@@ -77,9 +68,6 @@ class ReadOnlyStore:
 
     def steady(self) -> int:
         return time.monotonic_ns() // 1000
-
-    def erase(self) -> None:
-        raise UnavailableError(self._why, retry_after=60.0)
 
     def list_damage(self) -> list[str]:
         return [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]

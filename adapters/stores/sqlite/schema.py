@@ -11,7 +11,7 @@ from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
 from holdlog.adapters.stores.codec import FIRST_DIGEST
-from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, INDEXES, SCHEMA
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, SCHEMA, TABLES
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import LIFE_DIVISOR
 from holdlog.domain.refusals import StoreError
@@ -24,40 +24,9 @@ MAX_BOOTS: Final = 100
 """Runs of the kernel that a store remembers."""
 
 # The value is JSON: two paths make an array `[value,null]`, where one would make SQL of it.
-# Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
-TABLES: Final = (
-    """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
-    topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
-    digest BLOB NOT NULL, UNIQUE (stream, version))""",
+_OWN: Final = (
     """CREATE INDEX results ON events (stream, json_extract(payload, '$.checksum'))
     WHERE topic = 'ResultAppended'""",
-    *INDEXES,
-    """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
-    exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
-    """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
-    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, UNIQUE (principal, request_id))""",
-    """CREATE TABLE refusals (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL,
-    code TEXT NOT NULL, stream TEXT NOT NULL, meta TEXT NOT NULL)""",
-    """CREATE TABLE claims (resource TEXT NOT NULL, version INTEGER NOT NULL, is_ticket INTEGER NOT NULL,
-    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position INTEGER NOT NULL,
-    since INTEGER NOT NULL, hold INTEGER NOT NULL, also TEXT, deadline INTEGER, waits_until INTEGER NOT NULL,
-    is_offered INTEGER NOT NULL, note TEXT, UNIQUE (resource, version))""",
-    "CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1",
-    "CREATE INDEX own_claims ON claims (session, principal, agent)",
-    """CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL,
-    expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
-    host TEXT, handles TEXT NOT NULL, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
-    UNIQUE (session, principal, agent))""",
-    "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
-    """CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
-    seen_at INTEGER NOT NULL, calls TEXT NOT NULL, has_ended INTEGER NOT NULL, told TEXT NOT NULL,
-    PRIMARY KEY (session, agent)) WITHOUT ROWID""",
-    """CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
-    digest TEXT NOT NULL, at INTEGER NOT NULL, made INTEGER NOT NULL,
-    PRIMARY KEY (session, agent, resource)) WITHOUT ROWID""",
-    "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
-    "INSERT INTO silence VALUES (0, 0, 0)",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE VIEW current_values AS SELECT
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
@@ -93,7 +62,7 @@ def connect(place: str, mode: str = "rw") -> sqlite3.Connection:
 
 def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    for statement in TABLES:
+    for statement in (*TABLES, *_OWN):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES ('id', ?)", (os.urandom(16).hex(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

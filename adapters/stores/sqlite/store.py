@@ -17,18 +17,9 @@ from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, HEAD, REMEMBER_FOR
+from holdlog.adapters.stores.sqlite import schema
 from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
-from holdlog.adapters.stores.sqlite.schema import (
-    connect,
-    create_tables,
-    is_damage,
-    is_damaged,
-    note_boot,
-    open_file,
-    read_copy,
-    require_store,
-)
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import WITHOUT_RECORD, end_of_range
@@ -91,8 +82,8 @@ class SqliteStore:
         self.identity: tuple[int, int] | None = None
         try:
             if path is None:
-                self._writer = connect(":memory:")
-                create_tables(self._writer)
+                self._writer = schema.connect(":memory:")
+                schema.create_tables(self._writer)
             else:
                 self._lock, self._writer = self._open(path)
                 self.identity = _identify(path)
@@ -113,12 +104,12 @@ class SqliteStore:
         try:
             lock.acquire(OPEN_TIMEOUT)
             try:
-                return lock, open_file(path)
+                return lock, schema.open_file(path)
             finally:
                 lock.release()
         except BaseException as error:
             lock.close()
-            if is_first and (isinstance(error, StoreError) or is_damage(error)):
+            if is_first and (isinstance(error, StoreError) or schema.is_damage(error)):
                 os.unlink(f"{path}.lock")  # leave nothing next to a file that is not a store
             raise
 
@@ -243,7 +234,7 @@ class SqliteStore:
 
     def _replace_writer(self) -> None:
         self._writer.close()
-        self._writer = connect(self._path)
+        self._writer = schema.connect(self._path)
         self._cursor = self._writer.cursor()
         self._is_suspect = False
 
@@ -292,8 +283,8 @@ class SqliteStore:
 
     def _read_head(self, now: int) -> Head:
         if self._lock is not None:
-            require_store(self._writer, self._path)
-            note_boot(self._cursor, self._path, now)
+            schema.require_store(self._writer, self._path)
+            schema.note_boot(self._cursor, self._path, now)
         row = self._cursor.execute(HEAD).fetchone()
         head = Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
         if self._lock is not None:
@@ -337,7 +328,7 @@ class SqliteStore:
 
     def backup(self, path: str) -> Head:
         self.read(sql.COPY, {"path": path})
-        return read_copy(path)
+        return schema.read_copy(path)
 
     def now(self) -> int:
         now = time.time_ns() // 1000
@@ -359,7 +350,7 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            return connect(self._path)
+            return schema.connect(self._path)
         except sqlite3.Error as error:
             raise self._refuse(error) from error
 
@@ -372,14 +363,14 @@ class SqliteStore:
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
         name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
         self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
-        if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
+        if in_doubt or not schema.is_damage(error):  # damage does not tell whether a commit happened
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             if code == sqlite3.SQLITE_IOERR and is_full(self._path):
                 text = f"the disk of {self._path} is full; free some space, and try again"
             elif code == sqlite3.SQLITE_FULL:  # perhaps that of a backup
                 text = "the disk is full; free some space, and try again"
             return UnavailableError(text, in_doubt=in_doubt)
-        if time.monotonic() > self._damaged_until and not is_damaged(self._path):
+        if time.monotonic() > self._damaged_until and not schema.is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
