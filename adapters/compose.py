@@ -10,8 +10,8 @@ if sys.platform == "win32":
 
 from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
 from holdlog.adapters.engine.port import Store
+from holdlog.adapters.operating_system.file_systems import require_usable
 from holdlog.adapters.operating_system.files import explain_read_only
-from holdlog.adapters.operating_system.places import require_usable
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
 

@@ -9,10 +9,10 @@ import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
-from holdlog.adapters.hooks.commands import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
 from holdlog.adapters.hooks.ownership import Ownership
 from holdlog.adapters.hooks.shell import read_shell
+from holdlog.adapters.hooks.shell_calls import ShellCall, compare, describe, list_marks, read_stashed
 from holdlog.adapters.operating_system.processes import identify_process
 from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION

@@ -530,7 +530,7 @@ class Work:
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
-        from holdlog.adapters.hooks.commands import ShellCall  # only shell commands need it
+        from holdlog.adapters.hooks.shell_calls import ShellCall  # only shell commands need it
 
         return ShellCall(self.engine, self.who, self.caller, self.workspaces, self.place.store)
 

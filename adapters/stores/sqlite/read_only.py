@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from holdlog.adapters.engine.port import Head, Reader, Snapshot
+from holdlog.adapters.operating_system.file_systems import explain_exposed
 from holdlog.adapters.operating_system.files import explain
-from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, read_copy, require_store

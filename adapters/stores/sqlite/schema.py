@@ -7,8 +7,8 @@ from contextlib import closing, suppress
 from typing import Final
 
 from holdlog.adapters.engine.port import Head
+from holdlog.adapters.operating_system.file_systems import explain_exposed
 from holdlog.adapters.operating_system.files import open_private, show
-from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, SCHEMA, TABLES
