@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters.policy.in_force import Policy, find_rule_below, is_match, read_policy, read_uncommitted
+from holdlog.adapters.policy.globs import is_match
+from holdlog.adapters.policy.in_force import Policy, find_rule_below, read_policy, read_uncommitted
 from holdlog.adapters.policy.policy import PathRule, PolicyError, parse_policy
 from tests.support.hosts import commit_policy, repository, write
 

@@ -2,43 +2,14 @@
 person has committed it; without git, the file."""
 
 import os
-import re
 import time
-import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository, read_repository
+from holdlog.adapters.policy.globs import is_match
 from holdlog.domain.refusals import StoreError
-
-_ANY_FOLDERS: Final = "(?:.*/)?"
-
-
-def is_match(glob: str, path: str) -> bool:
-    """Whether a glob matches a path from the root of its worktree; a path with `/` at its end means everything below a
-    folder."""
-    return _compile(glob).fullmatch(unicodedata.normalize("NFC", path)) is not None
-
-
-@lru_cache(4096)
-def _compile(glob: str) -> re.Pattern[str]:
-    """A glob without `/`, but at its end, matches in every folder. Only `*` and `?` are special: brackets occur in the
-    names of routes."""
-    *folders, last = unicodedata.normalize("NFC", glob.removeprefix("/")).split("/")
-    is_anchored = glob.startswith("/") or any(folders[last == "" :])
-    pattern = "" if is_anchored else _ANY_FOLDERS
-    for folder in folders:
-        pattern += _ANY_FOLDERS if folder == "**" else f"{_translate(folder)}/"
-    return re.compile(pattern + (".*" if last in ("", "**") else _translate(last)), re.DOTALL)
-
-
-def _translate(part: str) -> str:
-    """A part is never empty."""
-    stars = re.escape(re.sub(r"\*+", "*", part))
-    return "(?=[^/])" + stars.replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-
 
 FILE: Final = "holdlog.toml"
 GIT_SECONDS: Final = 1.5
@@ -125,6 +96,11 @@ def find_rule_below(root: str, path: str) -> tuple[PathRule, str]:
     return (OWN_RULE, FILE) if is_own else (rule, "")
 
 
+def is_shared(root: str, path: str) -> bool:
+    """Whether a path is one resource in all worktrees."""
+    return read_policy(root).find_rule(path).across_worktrees
+
+
 def read_uncommitted(root: str) -> Policy | None:
     """What the file in a worktree would put in force; None if it is that of the commit HEAD."""
     try:
@@ -194,8 +170,3 @@ def _walk(folder: str) -> Iterator[str]:
         start = path.removeprefix(folder).lstrip("/")
         for name in (*files, *(f"{it}/" for it in folders)):
             yield f"{start}/{name}" if start else name
-
-
-def is_shared(root: str, path: str) -> bool:
-    """Whether a path is one resource in all worktrees."""
-    return read_policy(root).find_rule(path).across_worktrees
