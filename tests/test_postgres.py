@@ -109,6 +109,21 @@ def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_serve
     assert server.log[1].startswith("holdlog: a call was refused: the database reported an error: ")
 
 
+def test_standby_is_refused_and_passed_over_since_it_may_lack_the_last_writes(postgres_server, postgres):
+    with holdlog.StateStore(postgres) as store:
+        store.set("n", "k", 1, updated_by="ann")
+    standby = postgres_server.copy(postgres_server.folder.parent / "standby").start()
+    try:
+        url = postgres.replace(f":{postgres_server.port}", f":{standby.port}")
+        with pytest.raises(holdlog.UnavailableError, match="standby"):
+            holdlog.StateStore(url)
+        with holdlog.StateStore(postgres.replace("@", f"@127.0.0.1:{standby.port},")) as store:  # first in the list
+            assert store.set("n", "k", 2, updated_by="ann").version == 2
+            assert store.get("n", "k").version == 2
+    finally:
+        standby.stop()
+
+
 def test_process_that_waits_does_not_collect_notifications(postgres: str) -> None:
     with holdlog.StateStore(postgres) as waiting, holdlog.StateStore(postgres) as writing:
         watching = threading.Thread(target=partial(waiting.watch, "n", "last", since_version=0, timeout_seconds=60))
