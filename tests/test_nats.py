@@ -268,6 +268,34 @@ def test_durable_subscriber_goes_on_behind_its_last_event(db: Path, nats_server:
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize("has_store", [True, False])
+def test_durable_subscriber_that_ended_before_its_first_event_misses_none(
+    db: Path, nats_server: Nats, has_store: bool
+) -> None:
+    write(db, 1)
+    assert publish(db, nats_server).code == 0
+    place: dict[str, Any] = {"store": db} if has_store else elsewhere(db)
+
+    async def begin() -> None:
+        async with holdlog.subscribe(nats_server.url, **place, durable="robot") as events:
+            reading = asyncio.ensure_future(anext(events))
+            while not await asyncio.to_thread(on_server, nats_server, find_bookmark):
+                pass
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    async def find_bookmark(_: Any, js: Any) -> bytes:
+        with suppress(NotFoundError):
+            return (await (await js.key_value(f"{find_stream(db)}_bookmarks")).get("robot")).value or b""
+        return b""
+
+    asyncio.run(asyncio.wait_for(begin(), PATIENCE))
+    write(db, 2, 3)
+    assert publish(db, nats_server).code == 0
+    assert [event["position"] for event in receive(nats_server, 2, **place, durable="robot")] == [2, 3]
+
+
+@pytest.mark.rest
 def test_subscriber_follows_a_stream_that_was_deleted_and_filled_again(db: Path, nats_server: Nats) -> None:
     write(db, 1, 2)
     assert publish(db, nats_server).code == 0
