@@ -16,7 +16,7 @@ from holdlog.domain.refusals import StoreError
 
 SECONDS: Final = 1.5
 """Timeout for the connection, and again for the response: a hook ends after 4 s."""
-MAX_BYTES: Final = 4_096  # of a response
+MAX_BYTES: Final = 65_536  # of a response; a denial may contain a long name twice, escaped
 
 
 def forward(server: Server, work: Any) -> Output:
