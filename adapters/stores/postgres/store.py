@@ -312,7 +312,7 @@ class PostgresStore:
 
     # --- notifications
 
-    def listen(self, wake: Callable[[], None]) -> Listener:
+    def listen(self, wake: Callable[..., None]) -> Listener:
         return Listener(self._target, _name_channel(self._target.schema), wake)
 
     def close(self) -> None:
