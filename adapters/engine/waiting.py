@@ -69,10 +69,10 @@ class Waiters:
         after = self._position
         try:
             rows = self._store.read(HEAD if after is None else STREAMS_SINCE, {"after": after})
-        except UnavailableError:  # the next look may succeed
+        except HoldlogError as error:
+            if not isinstance(error, UnavailableError):  # whoever waits gets it by reading again
+                self.wake_all()
             return
-        except HoldlogError:  # the waiters read again, and get the error themselves
-            return self.wake_all()
         if after is None:
             self._position = rows[0][0] if rows else 0
             self.wake_all()
