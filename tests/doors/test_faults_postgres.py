@@ -103,6 +103,30 @@ def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
         require_sound_log(store)
 
 
+def test_write_whose_connection_is_cut_is_not_acknowledged_before_a_synchronous_standby_has_it(postgres):
+    def choose(name):
+        database.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+        database.execute("SELECT pg_reload_conf()")
+
+    def list_waiting():
+        return {pid for (pid,) in database.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")}
+
+    with holdlog.StateStore(postgres) as store, admin(postgres) as database:
+        store.set("n", "k", 1, updated_by="ann")
+        try:
+            choose("missing")
+            until(lambda: database.execute("SHOW synchronous_standby_names").fetchone() == ("missing",))
+            writing = in_thread(store.set, "n", "k", 2, updated_by="ann")
+            until(list_waiting)
+            (first,) = list_waiting()
+            cut(postgres, f"pid = {first}")
+            until(lambda: list_waiting() - {first} or not writing.is_running)
+            assert writing.is_running
+        finally:
+            choose("")
+        assert writing.result().version == 2
+
+
 # --- in each message of a claim
 
 MESSAGES = {"lock": b"LOCK TABLE", "board": b"EXECUTE board", "commit": b"COMMIT"}

@@ -133,8 +133,8 @@ class Postgres(Server):
         folder.mkdir()
         if self.user is not None:
             subprocess.run(["chown", self.user, folder], check=True)
-        words = ["-d", self.url.rpartition("/")[0], "-R", "-c", "fast", "-D", folder / "data"]
-        subprocess.run([self._find_programs() / "pg_basebackup", *words], user=self.user, cwd="/", check=True)
+        command = [self._find_programs() / "pg_basebackup", "-d", self.url, "-R", "-c", "fast", "-D", folder / "data"]
+        subprocess.run(command, user=self.user, cwd="/", check=True)
         return standby
 
     def _find_programs(self) -> Path:

@@ -207,9 +207,8 @@ class PostgresStore:
         has ended; salts make digests unique. Raises UnavailableError, in doubt."""
         position, digest = batch.rows[-1][0], batch.rows[-1][-1]
         deadline = time.monotonic() + RESOLVE_SECONDS
-        query = (
-            f"BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE; SELECT digest FROM events WHERE position = {position}; COMMIT"
-        )
+        written = "pg_logical_emit_message(true, 'holdlog', '')"  # so that COMMIT waits for synchronous standbys
+        query = f"{_LOCK}; SELECT digest, {written} FROM events WHERE position = {position}; COMMIT"
         while True:
             try:
                 cursor = self._connection().execute(query)
