@@ -133,7 +133,7 @@ class Postgres(Server):
         folder.mkdir()
         if self.user is not None:
             subprocess.run(["chown", self.user, folder], check=True)
-        command = [self._find_programs() / "pg_basebackup", "-d", self.url, "-R", "-c", "fast", "-D", folder / "data"]
+        command = (self._find_programs() / "pg_basebackup", "-d", self.url, "-R", "-c", "fast", "-D", folder / "data")
         subprocess.run(command, user=self.user, cwd="/", check=True)
         return standby
 
