@@ -15,6 +15,7 @@ from typing import Any
 import nats
 import nkeys
 import pytest
+from nats.js.api import DiscardPolicy
 from nats.js.errors import NotFoundError
 
 import holdlog
@@ -323,6 +324,33 @@ def test_signal_ends_a_command_that_waits_for_a_server(word: str, number: int, d
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
         assert (line.endswith("trying again\n"), process.stderr.read()) == (True, "")
+
+
+@pytest.mark.rest
+def test_relay_says_once_that_its_stream_is_full_and_goes_on_when_it_is_not(db: Path, nats_server: Nats) -> None:
+    def limit(count: int) -> None:
+        async def change(_: Any, js: Any) -> None:
+            config = (await js.stream_info(find_stream(db))).config
+            config.max_msgs, config.discard = count, DiscardPolicy.NEW
+            await js.update_stream(config)
+
+        on_server(nats_server, change)
+
+    write(db, 1, 2)
+    assert publish(db, nats_server).code == 0
+    limit(3)
+    write(db, 3, 4)
+    words = [HOLDLOG, "relay", "--db", str(db), "--nats", nats_server.url]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment(), text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        seen = time.monotonic()
+        until(lambda: time.monotonic() > seen + 2)  # in which it tries again several times
+        limit(-1)
+        until(lambda: count_messages(db, nats_server) == 4)
+        process.terminate()
+        assert "maximum messages exceeded; trying again" in line
+        assert process.stderr.read().count("\n") <= 1  # that it is available again
 
 
 # --- other servers
