@@ -86,6 +86,17 @@ def test_command_that_reads_creates_no_schema_and_says_so(postgres_server, postg
         assert connection.execute(query, (postgres.rpartition("=")[2],)).fetchone() is None
 
 
+def test_store_that_a_role_may_not_read_is_not_taken_for_one_that_does_not_exist(postgres_server, postgres, tmp_path):
+    schema = postgres.rpartition("=")[2]
+    with holdlog.StateStore(postgres) as store:
+        store.claim("a.py", agent="ann")
+    with psycopg.connect(postgres_server.url, autocommit=True) as database:
+        database.execute(f"CREATE ROLE {schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}")
+        done = run("get", "n", "k", "--db", postgres.replace("postgres@", f"{schema}@"), cwd=tmp_path)
+        database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
+    assert (done.code, "permission denied for table meta; grant the right" in done.err) == (2, True), done
+
+
 @pytest.mark.parametrize("has_tokens", [True, False])
 def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_server, tmp_path, has_tokens):
     name, url = f"outage_{has_tokens}".lower(), f"{postgres_server.url[:-9]}/outage_{has_tokens}".lower()
