@@ -43,7 +43,7 @@ def post(server: Server, event: str, session: str, agent: str, paths: Sequence[s
     response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
         output = json.loads(response)
-        text = show(str(output.get("reason") or output.get("context") or ""))
+        text = show(str(output.get("reason") or output.get("context") or output.get("warning") or ""))
         return Output(text, "deny" if output.get("decision") == "deny" else "")
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise StoreError(f"{server.url} is not a server of holdlog") from None
