@@ -102,6 +102,21 @@ def test_edit_of_a_file_that_an_agent_on_another_host_holds_is_denied(team: Team
     assert bob.edit("src/b.py") == ""
 
 
+def test_denial_of_a_file_with_a_long_name_denies(team: Team) -> None:
+    path = "/".join(["🦊" * 60] * 8)
+    assert Member(team.first, "ann").edit(path) == ""
+    assert "is held by" in Member(team.second, "bob").edit(path)
+
+
+def test_agent_learns_that_a_person_took_its_claim_on_the_server(team: Team, shared: Shared) -> None:
+    ann = Member(team.first, "ann")
+    assert ann.edit("src/a.py") == ""
+    words = ("--force", "--reason", "urgent", "--db", shared.clones.parent / "state.db")
+    done = run("release", "src/a.py", *words, cwd=team.first)
+    assert done.code == 0, done
+    assert "a person took src/a.py" in ann.pre("src/b.py").get("additionalContext", "")
+
+
 def test_denial_by_the_server_takes_back_all_that_the_call_claimed(team: Team) -> None:
     assert Member(team.first, "ann").edit("src/a.py") == ""
     patch = (

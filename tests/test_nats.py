@@ -15,6 +15,7 @@ from typing import Any
 import nats
 import nkeys
 import pytest
+from nats.js.api import DiscardPolicy
 from nats.js.errors import NotFoundError
 
 import holdlog
@@ -268,6 +269,34 @@ def test_durable_subscriber_goes_on_behind_its_last_event(db: Path, nats_server:
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize("has_store", [True, False])
+def test_durable_subscriber_that_ended_before_its_first_event_misses_none(
+    db: Path, nats_server: Nats, has_store: bool
+) -> None:
+    write(db, 1)
+    assert publish(db, nats_server).code == 0
+    place: dict[str, Any] = {"store": db} if has_store else elsewhere(db)
+
+    async def begin() -> None:
+        async with holdlog.subscribe(nats_server.url, **place, durable="robot") as events:
+            reading = asyncio.ensure_future(anext(events))
+            while not await asyncio.to_thread(on_server, nats_server, find_bookmark):
+                pass
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    async def find_bookmark(_: Any, js: Any) -> bytes:
+        with suppress(NotFoundError):
+            return (await (await js.key_value(f"{find_stream(db)}_bookmarks")).get("robot")).value or b""
+        return b""
+
+    asyncio.run(asyncio.wait_for(begin(), PATIENCE))
+    write(db, 2, 3)
+    assert publish(db, nats_server).code == 0
+    assert [event["position"] for event in receive(nats_server, 2, **place, durable="robot")] == [2, 3]
+
+
+@pytest.mark.rest
 def test_subscriber_follows_a_stream_that_was_deleted_and_filled_again(db: Path, nats_server: Nats) -> None:
     write(db, 1, 2)
     assert publish(db, nats_server).code == 0
@@ -295,6 +324,33 @@ def test_signal_ends_a_command_that_waits_for_a_server(word: str, number: int, d
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
         assert (line.endswith("trying again\n"), process.stderr.read()) == (True, "")
+
+
+@pytest.mark.rest
+def test_relay_says_once_that_its_stream_is_full_and_goes_on_when_it_is_not(db: Path, nats_server: Nats) -> None:
+    def limit(count: int) -> None:
+        async def change(_: Any, js: Any) -> None:
+            config = (await js.stream_info(find_stream(db))).config
+            config.max_msgs, config.discard = count, DiscardPolicy.NEW
+            await js.update_stream(config)
+
+        on_server(nats_server, change)
+
+    write(db, 1, 2)
+    assert publish(db, nats_server).code == 0
+    limit(3)
+    write(db, 3, 4)
+    words = [HOLDLOG, "relay", "--db", str(db), "--nats", nats_server.url]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment(), text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        seen = time.monotonic()
+        until(lambda: time.monotonic() > seen + 2)  # in which it tries again several times
+        limit(-1)
+        until(lambda: count_messages(db, nats_server) == 4)
+        process.terminate()
+        assert "maximum messages exceeded; trying again" in line
+        assert process.stderr.read().count("\n") <= 1  # that it is available again
 
 
 # --- other servers

@@ -86,6 +86,17 @@ def test_command_that_reads_creates_no_schema_and_says_so(postgres_server, postg
         assert connection.execute(query, (postgres.rpartition("=")[2],)).fetchone() is None
 
 
+def test_store_that_a_role_may_not_read_is_not_taken_for_one_that_does_not_exist(postgres_server, postgres, tmp_path):
+    schema = postgres.rpartition("=")[2]
+    with holdlog.StateStore(postgres) as store:
+        store.claim("a.py", agent="ann")
+    with psycopg.connect(postgres_server.url, autocommit=True) as database:
+        database.execute(f"CREATE ROLE {schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}")
+        done = run("get", "n", "k", "--db", postgres.replace("postgres@", f"{schema}@"), cwd=tmp_path)
+        database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
+    assert (done.code, "permission denied for table meta; grant the right" in done.err) == (2, True), done
+
+
 @pytest.mark.parametrize("has_tokens", [True, False])
 def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_server, tmp_path, has_tokens):
     name, url = f"outage_{has_tokens}".lower(), f"{postgres_server.url[:-9]}/outage_{has_tokens}".lower()
@@ -107,6 +118,21 @@ def test_outage_of_the_database_is_counted_and_logged_in_one_line(postgres_serve
     assert re.search(r'^holdlog_requests_total\{.*status="unavailable"\} [2-9]', counts, re.MULTILINE)
     assert len(server.log) == 2, server.log
     assert server.log[1].startswith("holdlog: a call was refused: the database reported an error: ")
+
+
+def test_standby_is_refused_and_passed_over_since_it_may_lack_the_last_writes(postgres_server, postgres):
+    with holdlog.StateStore(postgres) as store:
+        store.set("n", "k", 1, updated_by="ann")
+    standby = postgres_server.copy(postgres_server.folder.parent / "standby").start()
+    try:
+        url = postgres.replace(f":{postgres_server.port}", f":{standby.port}")
+        with pytest.raises(holdlog.UnavailableError, match="standby"):
+            holdlog.StateStore(url)
+        with holdlog.StateStore(postgres.replace("@", f"@127.0.0.1:{standby.port},")) as store:  # first in the list
+            assert store.set("n", "k", 2, updated_by="ann").version == 2
+            assert store.get("n", "k").version == 2
+    finally:
+        standby.stop()
 
 
 def test_process_that_waits_does_not_collect_notifications(postgres: str) -> None:

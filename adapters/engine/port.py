@@ -134,8 +134,8 @@ class Store(Reader, Protocol):
     def list_damage(self) -> list[str]:
         """What is wrong in the database below the tables, one line for each problem. Reads the whole database."""
 
-    def listen(self, wake: Callable[[], None]) -> Listener:
-        """Call `wake` after commits of other processes, and if notifications may have been lost."""
+    def listen(self, wake: Callable[..., None]) -> Listener:
+        """Call `wake` after commits of other processes, and if notifications, or with True commits, may be lost."""
 
     def close(self) -> None:
         """Release everything, after the current transaction has ended."""

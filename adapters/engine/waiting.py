@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.engine.port import Listener, Store
 from holdlog.adapters.stores.sql import HEAD, STREAMS_SINCE
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, UnavailableError
 
 ALL: Final = ""
 """The topic for waiting for any event."""
@@ -60,22 +60,23 @@ class Waiters:
         if listener is not None:
             listener.close()
 
-    def _follow(self) -> None:
-        """Wake waiters after a possible commit of another process."""
-        if not self.by_topic:
+    def _follow(self, is_new: bool = False) -> None:
+        """Wake waiters after a possible commit of another process. `is_new`: the log may have become shorter."""
+        if is_new or not self.by_topic:
             self._position = None
+        if not self.by_topic:
             return
+        after = self._position
         try:
-            if self._position is None:
-                rows = self._store.read(HEAD, {})
-                self._position = rows[0][0] if rows else 0
+            rows = self._store.read(HEAD if after is None else STREAMS_SINCE, {"after": after})
+        except HoldlogError as error:
+            if not isinstance(error, UnavailableError):  # whoever waits gets it by reading again
                 self.wake_all()
-                return
-            rows = self._store.read(STREAMS_SINCE, {"after": self._position})
-        except HoldlogError:  # the waiters read again, and get the error themselves
-            self.wake_all()
             return
-        if rows:
+        if after is None:
+            self._position = rows[0][0] if rows else 0
+            self.wake_all()
+        elif rows:
             self._position = rows[-1][0]
             self.wake({stream for _, stream in rows})
 

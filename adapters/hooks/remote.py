@@ -16,7 +16,7 @@ from holdlog.domain.refusals import StoreError
 
 SECONDS: Final = 1.5
 """Timeout for the connection, and again for the response: a hook ends after 4 s."""
-MAX_BYTES: Final = 4_096  # of a response
+MAX_BYTES: Final = 65_536  # of a response; a denial may contain a long name twice, escaped
 
 
 def forward(server: Server, work: Any) -> Output:
@@ -43,7 +43,7 @@ def post(server: Server, event: str, session: str, agent: str, paths: Sequence[s
     response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
         output = json.loads(response)
-        text = show(str(output.get("reason") or output.get("context") or ""))
+        text = show(str(output.get("reason") or output.get("context") or output.get("warning") or ""))
         return Output(text, "deny" if output.get("decision") == "deny" else "")
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise StoreError(f"{server.url} is not a server of holdlog") from None

@@ -137,12 +137,12 @@ class Server:
     def _explain(self, error: BaseException) -> str:
         """A failure in one line, for people."""
         match error:
-            case ServiceUnavailableError() | NoStreamResponseError():
-                return f"{self.name}: JetStream does not respond (nats-server -js)"
             case NotFoundError():
                 return f"{self.name} has no events of this store yet; add --store for another one"
             case APIError(description=str(description)):
                 return f"{self.name}: {description}"
+            case ServiceUnavailableError() | NoStreamResponseError():
+                return f"{self.name}: JetStream does not respond (nats-server -js)"
             case TimeoutError():
                 return f"{self.name} does not respond"
             case OSError(strerror=str(text)):

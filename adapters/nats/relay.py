@@ -67,7 +67,6 @@ class Relay:
     async def _publish(self, client: Client, target: int | None) -> None:
         js = client.jetstream(timeout=RESPONSE_SECONDS)
         position = await self._find_end(js)
-        self._server.succeed()
         while target is None or position < target:
             self._news.clear()
             if client.is_closed:
@@ -76,11 +75,13 @@ class Relay:
                 try:
                     await self._send(js, rows, client.max_payload)
                     position = rows[-1].position
+                    self._server.succeed()
                 except APIError as error:
                     if error.err_code != _FENCED:
                         raise
                     position = await self._find_end(js)  # another relay was faster
             else:
+                self._server.succeed()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._news.wait()

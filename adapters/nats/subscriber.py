@@ -104,7 +104,7 @@ class Subscriber:
 
     def finish(self) -> None:
         """The reader is done with all that it got."""
-        self._handled = self._bookmark
+        self._handled = self._bookmark or self._handled
 
     async def _read(self, js: JetStreamContext, queue: "asyncio.Queue[Msg | None]") -> AsyncGenerator[Object, None]:
         """The events that one connection brings."""
@@ -201,8 +201,6 @@ class Subscriber:
             raise self._refuse_history()
         return rows
 
-    # --- where to begin
-
     async def _find_store(self, js: JetStreamContext) -> str:
         """The id of the only store that publishes here."""
         streams = await js.streams_info()
@@ -217,9 +215,8 @@ class Subscriber:
         """Find where to begin, at the first connection."""
         name = messages.name_stream(self._id)
         if self._durable is not None:
-            is_first = self._bucket is None
             self._bucket = await js.create_key_value(bucket=f"{name}_bookmarks")
-            if is_first:
+            if not self._handled:
                 with suppress(KeyNotFoundError):
                     entry = await self._bucket.get(self._durable)
                     self._begin_after(f"the bookmark of {self._durable}", (entry.value or b"").decode(errors="replace"))
@@ -231,6 +228,8 @@ class Subscriber:
             bookmark = await asyncio.to_thread(messages.read_bookmark, self._engine.store, self._position)
             if bookmark is None or self._bookmark not in ("", bookmark):
                 raise self._refuse_history()
+        self._handled = self._handled or self._bookmark or str(self._position)
+        await self._save()
 
     def _begin_after(self, name: str, place: str) -> None:
         """Raises InvalidError unless it is a position or a bookmark."""

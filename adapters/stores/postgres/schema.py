@@ -112,7 +112,7 @@ def require_store(connection: Connection, schema: str, creates: bool) -> None:
     with connection.transaction():
         # Concurrent DDL is not safe: one process at a time.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(f"holdlog {schema}".encode()),))
-        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
         tables = {name for (name,) in connection.execute(query, (schema,))}
         if not tables and not creates:
             raise NoStoreError(f"there is no store in the schema {schema} yet; the first claim or set creates it")

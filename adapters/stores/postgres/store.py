@@ -207,7 +207,8 @@ class PostgresStore:
         has ended; salts make digests unique. Raises UnavailableError, in doubt."""
         position, digest = batch.rows[-1][0], batch.rows[-1][-1]
         deadline = time.monotonic() + RESOLVE_SECONDS
-        query = f"{_LOCK}; SELECT digest FROM events WHERE position = {position}; COMMIT"
+        written = "pg_logical_emit_message(true, 'holdlog', '')"  # so that COMMIT waits for synchronous standbys
+        query = f"{_LOCK}; SELECT digest, {written} FROM events WHERE position = {position}; COMMIT"
         while True:
             try:
                 cursor = self._connection().execute(query)
@@ -310,7 +311,7 @@ class PostgresStore:
 
     # --- notifications
 
-    def listen(self, wake: Callable[[], None]) -> Listener:
+    def listen(self, wake: Callable[..., None]) -> Listener:
         return Listener(self._target, _name_channel(self._target.schema), wake)
 
     def close(self) -> None:
