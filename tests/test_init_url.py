@@ -264,6 +264,7 @@ def test_agent_is_warned_of_a_token_that_is_missing_or_refused(team: Team, token
             "responded with status 307",
         ),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "is not a server of holdlog"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"status":"ok"}', "is not a server of holdlog"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be reached"),
     ],
 )

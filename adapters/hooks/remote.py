@@ -43,6 +43,8 @@ def post(server: Server, event: str, session: str, agent: str, paths: Sequence[s
     response = _request(server, urlencode({"event": event, "root": "/", "agent": agent}), json.dumps(body).encode())
     try:
         output = json.loads(response)
+        if not output.keys() <= {"decision", "reason", "context", "warning"}:  # else any program would allow the edit
+            raise ValueError
         text = show(str(output.get("reason") or output.get("context") or output.get("warning") or ""))
         return Output(text, "deny" if output.get("decision") == "deny" else "")
     except (ValueError, AttributeError, TypeError, RecursionError):
