@@ -70,7 +70,7 @@ class Waiters:
         try:
             rows = self._store.read(HEAD if after is None else STREAMS_SINCE, {"after": after})
         except HoldlogError as error:
-            if not isinstance(error, UnavailableError):  # whoever waits gets it by reading again
+            if not isinstance(error, UnavailableError):  # those that wait get it by reading again
                 self.wake_all()
             return
         if after is None:

@@ -113,6 +113,8 @@ class Calls(AsyncSteps):
     """What all routes share: the engine, who calls, and how operations are carried out. `ending` is set when the server
     ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
 
+    in_pool = AsyncSteps._in_pool
+
     def __init__(
         self, engine: Engine, names: Names, jwt: JwtVerifier | None, is_open: bool, settings: "Settings"
     ) -> None:

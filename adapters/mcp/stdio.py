@@ -106,7 +106,7 @@ class Calls(AsyncSteps):
 
     async def _list_candidates(self, call: str, caller: Caller) -> list[Conversation]:
         find = partial(list_candidates, self._engine.store, caller.host, call)
-        return find() if self._engine.store.is_local else await self.in_pool(find)
+        return find() if self._engine.store.is_local else await self._in_pool(find)
 
     def announce(self, change: Callable[[Engine, Caller], None]) -> None:
         """Let the hooks of this server's host know of it, or of its end."""

@@ -65,7 +65,7 @@ class AsyncSteps:
         if isinstance(step, Subscribe):
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)
             return await subscriptions.enter_async_context(self._subscribe(step.topics, wake))
-        return await (self._read(step) if isinstance(step, Query) else self.in_pool(step))
+        return await (self._read(step) if isinstance(step, Query) else self._in_pool(step))
 
     @asynccontextmanager
     async def _subscribe(self, topics: tuple[str, ...], wake: Callable[[], object]) -> AsyncIterator[None]:
@@ -76,7 +76,7 @@ class AsyncSteps:
             if not entering.cancelled() and entering.exception() is None:
                 subscription.__exit__(None, None, None)
 
-        entering = asyncio.ensure_future(self.in_pool(subscription.__enter__))
+        entering = asyncio.ensure_future(self._in_pool(subscription.__enter__))
         try:
             await asyncio.shield(entering)
             yield
@@ -86,7 +86,7 @@ class AsyncSteps:
             else:  # the caller was cancelled
                 entering.add_done_callback(leave)
 
-    async def in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that blocks."""
         self._engine.require_open()
         if self._pool is None:
@@ -107,10 +107,10 @@ class AsyncSteps:
             raise
         except ValueRefusal as refusal:
             with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
-                await self.in_pool(self._engine.explain, refusal)
+                await self._in_pool(self._engine.explain, refusal)
             raise
 
     async def _read(self, query: Query) -> Any:
         if query.is_quick and self._engine.store.is_local:
             return self._engine.query(query)
-        return await self.in_pool(self._engine.query, query)
+        return await self._in_pool(self._engine.query, query)

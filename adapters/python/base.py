@@ -207,7 +207,7 @@ class AwaitableHandle(Handle, AsyncSteps):
 
     async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
         caller = self._take_caller(arguments)
-        return await self.in_pool(kind.parse(arguments).run, self._engine, caller)
+        return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
 
     async def _query(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
