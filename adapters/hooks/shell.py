@@ -402,6 +402,7 @@ class _Reader:
         options, command = read_options(words, _WRAPPERS[program], stops=True)
         self.reports |= not options.keys().isdisjoint(("-S", "-o", "--output", "--split-string", "-c"))
         while program in ("env", "sudo") and command[1:] and re.match(r"\w+=", command[0] or "A="):  # also A="$B"
+            self.reports |= command[0] is None  # or it is the program
             self._assigned = {**self._assigned, **dict([(command.pop(0) or "").partition("=")[::2]])}
         command = command[program in ("timeout", "flock") :]
         if program == "xargs" and command:
