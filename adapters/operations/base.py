@@ -166,7 +166,7 @@ def describe(error: ValidationError) -> InvalidError:
     if first["type"].startswith("union_tag_"):
         tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
         text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
-    strange = [it["loc"][-1] for it in errors if it["type"] == "extra_forbidden"]
+    strange = [it["loc"][-1] for it in errors if it["type"] == "extra_forbidden" and it["loc"][:-1] == place[:-1]]
     if first["type"] == "missing" and strange:  # perhaps it is misspelt
         text += f"; {strange[0]}: {_TEXTS['extra_forbidden']}"
     refusal = InvalidError()

@@ -65,6 +65,8 @@ def test_transact_does_all_or_nothing(agent, at):
     has(conflict, status="conflict", operation=1, **at, expected_version=0, actual_version=2, actual_value=3)
     error = agent.error("transact", operations=[steps[1], {"op": "incr", **at, "by": 1}], updated_by="ann")
     assert "operations[1]" in error
+    error = agent.error("transact", operations=[{"op": "set", **at}, {**steps[1], "to": 1}], updated_by="ann")
+    assert ("operations[0]: value: is required" in error, "to:" in error) == (True, False), "it is of another step"
     has(agent.call("get", **at), version=2, value=3)
 
 
