@@ -70,8 +70,8 @@ class Waiters:
         try:
             rows = self._store.read(HEAD if after is None else STREAMS_SINCE, {"after": after})
         except HoldlogError as error:
-            if not isinstance(error, UnavailableError):  # those that wait get it by reading again
-                self.wake_all()
+            if self._store.is_local or not isinstance(error, UnavailableError):  # a server is asked again
+                self.wake_all()  # those that wait read again, and get the error
             return
         if after is None:
             self._position = rows[0][0] if rows else 0

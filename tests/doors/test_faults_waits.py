@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -43,6 +44,45 @@ def test_no_wake_up_of_another_process_is_lost_in_any_order(open_store, worker, 
         if early == writes:
             process.begin("watch", "n", "k", since, timeout_seconds=LONG)
         assert since < process.hear()["version"] <= version
+
+
+WITHOUT_FILES = """
+import resource, sys, threading
+import holdlog
+
+class Slow:  # an export into it keeps the only connection that reads
+    def write(self, text):
+        reads.set()
+        go_on.wait()
+
+def wait():
+    try:
+        print(store.wait("a.md", timeout_seconds=3600).status)
+    except holdlog.UnavailableError:
+        print("unavailable")
+    go_on.set()
+
+reads, go_on, store = threading.Event(), threading.Event(), holdlog.StateStore(sys.argv[1])
+threading.Thread(target=wait).start()
+while "holdlog-listener" not in [it.name for it in threading.enumerate()]:
+    pass
+threading.Thread(target=store.export, args=(Slow(),)).start()
+reads.wait()
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print("ready", flush=True)
+"""
+
+
+def test_waiter_that_cannot_look_what_happened_is_not_left_asleep(db):
+    with holdlog.StateStore(db) as store:
+        store.claim("a.md", agent="ann")
+        with subprocess.Popen([sys.executable, "-c", WITHOUT_FILES, db], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            store.release("a.md", agent="ann")
+            try:
+                assert process.communicate(timeout=LONG)[0] in ("unavailable\n", "available\n")
+            finally:
+                process.kill()
 
 
 @pytest.mark.rest
