@@ -444,6 +444,8 @@ def test_redaction_says_so_if_a_reader_keeps_the_text_in_the_write_ahead_log(tmp
             with pytest.raises(holdlog.UnavailableError, match="redact again") as refused:
                 store.redact("record:n/k@1", **WHY)
             assert refused.value.in_doubt, "the text is redacted, only not yet gone"
+            with pytest.raises(holdlog.CurrentError):  # nothing is redacted, whatever readers keep
+                store.redact("record:n/k@2", **WHY)
             assert store.history("n", "k")[1].value is None
             reader.execute("ROLLBACK")
             assert store.redact("record:n/k@1", **WHY).redacted == 0

@@ -93,34 +93,36 @@ class Redact(Task, name="redact", group="audit", positional="event", scope="admi
 
     def run(self, engine: Engine, caller: Caller) -> Redaction:
         engine.require_open()
-        count = after = 0
+        count, (texts, former) = 0, self._find(engine, 0)
         try:
             while True:
-                with engine.store.snapshot() as snapshot:
-                    texts = self._find(snapshot, after)
-                    former = [text for text in texts if not redact.is_current(snapshot, text)]
-                if self.event is not None and len(former) < len(texts):
-                    what = "is a current value, or the note of a live claim"
-                    raise CurrentError(f"{self.event} {what}; first write or delete the value, or release the claim")
                 done, position = self._remove(engine, caller, former)
                 count += done
                 if len(texts) < MAX_TEXTS:
                     return Redaction(count, position)
-                after = texts[-1].position
+                texts, former = self._find(engine, texts[-1].position)
         except UnavailableError as error:
             error.in_doubt |= count > 0
             raise
         finally:
             engine.erase()
 
-    def _find(self, snapshot: Reader, after: int) -> list[Text]:
-        if self.older_than_seconds is not None:
-            return redact.find_old_texts(snapshot, snapshot.now() - round(self.older_than_seconds * SECOND), after)
-        stream, _, version = (self.event or "").rpartition("@")
-        texts = redact.find_text(snapshot, stream, int(version))
-        for text in texts:
-            require_other(self.reason, text)
-        return texts
+    def _find(self, engine: Engine, after: int) -> tuple[list[Text], list[Text]]:
+        """Texts after a position, and those of them that may be removed."""
+        with engine.store.snapshot() as snapshot:
+            if self.older_than_seconds is not None:
+                before = snapshot.now() - round(self.older_than_seconds * SECOND)
+                texts = redact.find_old_texts(snapshot, before, after)
+            else:
+                stream, _, version = (self.event or "").rpartition("@")
+                texts = redact.find_text(snapshot, stream, int(version))
+                for text in texts:
+                    require_other(self.reason, text)
+            former = [text for text in texts if not redact.is_current(snapshot, text)]
+        if self.event is not None and len(former) < len(texts):
+            what = "is a current value, or the note of a live claim"
+            raise CurrentError(f"{self.event} {what}; first write or delete the value, or release the claim")
+        return texts, former
 
     def _remove(self, engine: Engine, caller: Caller, texts: list[Text]) -> tuple[int, int]:
         """Redact former texts in one transaction. Returns how many, and the end of the log."""
