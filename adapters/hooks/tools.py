@@ -95,8 +95,8 @@ def _list_of_diff(headers: Sequence[str | None]) -> list[str]:
 def _unquote(path: str) -> str:
     """A path that git has quoted as C quotes a text, such as "na\\303\\257ve.py" (git-config(1), core.quotePath)."""
     if re.fullmatch(r'"(?:[^"\\]|\\.)*"', path):
-        with suppress(UnicodeError):  # git did not write it
-            return path[1:-1].encode().decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
+        with suppress(UnicodeError):  # git did not write it, or its name is not UTF-8, which no store keeps
+            return path[1:-1].encode().decode("unicode_escape").encode("latin-1").decode()
     return path
 
 

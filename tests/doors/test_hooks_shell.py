@@ -66,6 +66,13 @@ def test_uncertain_command_that_changed_a_held_file_is_reported_to_both(root, on
     assert two.shell("find src -name none -exec sed -i s/a/b/ {} +") == {}
 
 
+def test_patch_with_a_name_that_is_not_utf8_claims_its_other_files(one, two):
+    names = '--- "a/\\377.py"\n+++ "b/\\377.py"', "--- a/src/b.py\n+++ b/src/b.py"
+    text = "".join(f"{it}\n@@ -1 +1 @@\n-x = 1\n+x = 2\n" for it in names)
+    assert one.denied(f"patch -p1 <<'EOF'\n{text}EOF") == ""
+    assert "src/b.py is held" in two.denied("rm src/b.py")
+
+
 @rest
 def test_edit_of_another_sub_agent_while_a_command_runs_is_not_its_change(two):
     """Both belong to one conversation."""
