@@ -70,7 +70,7 @@ class Waiters:
         try:
             rows = self._store.read(HEAD if after is None else STREAMS_SINCE, {"after": after})
         except HoldlogError as error:
-            if self._store.is_local or not isinstance(error, UnavailableError):  # a server is asked again
+            if self._store.is_local or not isinstance(error, UnavailableError):  # a server is read again
                 self.wake_all()  # those that wait read again, and get the error
             return
         if after is None:
